@@ -49,12 +49,12 @@ struct Launch {
   std::vector<std::int64_t> steps;  ///< of the tiles of one head
   std::int64_t heads;
   std::int64_t heads_per_section;
-  std::int64_t blocks_at_once;
+  std::int64_t tiles_at_once;  ///< or parts of tiles
 
   /// Returns when the last block ends.
   double end(const KeyParts& parts) const {
     std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
-    for (std::int64_t i = 0; i < blocks_at_once; ++i) free_at.push(0);
+    for (std::int64_t i = 0; i < tiles_at_once; ++i) free_at.push(0);
     double last = 0;
     for (std::int64_t head = 0; head < heads; head += heads_per_section) {
       const std::int64_t in_section = std::min(heads_per_section, heads - head);
@@ -111,7 +111,8 @@ KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, i
   const Launch launch{.steps = steps_of_tiles(p, fused),
                       .heads = p.batch * p.heads_kv,
                       .heads_per_section = kv_heads_per_section(problem, fused),
-                      .blocks_at_once = std::int64_t{sm_count} * fused.ctas_per_sm};
+                      .tiles_at_once = std::int64_t{sm_count} * fused.ctas_per_sm /
+                                       kind_of(fused).cluster(traits_of({p, {}}), fused)};
   const std::int64_t longest = std::ranges::max(launch.steps);
   const auto of = [&](std::int64_t count) {
     if (count <= 1) return KeyParts{};

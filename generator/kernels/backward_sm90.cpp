@@ -15,6 +15,7 @@ using wgmma_rules::aligned;
 
 constexpr int kMostDim = 128;  // the largest head dim with which one warpgroup can own dK and dV
 constexpr int kMostStages = 4;
+constexpr int kHalfKeyBytes = 64 * 128 * 2;  // of K, that a block of a cluster sends the other
 
 /// Returns whether the kernel accumulates the transpose of dQ.
 bool is_transposed(const AttentionTraits& traits) {
@@ -22,29 +23,49 @@ bool is_transposed(const AttentionTraits& traits) {
 }
 
 /// Returns whether one warpgroup owns dV and another dK.
-bool splits_gradients(const KernelConfig& config) {
-  return config.tile_m == std::int64_t{8} * config.warps;
+bool splits_gradients(const AttentionTraits& traits, const KernelConfig& config) {
+  return config.tile_m == std::int64_t{8} * config.warps ||
+         std::max(traits.head_dim, traits.head_dim_v) > kMostDim;
+}
+
+/// Returns how many blocks share a key tile, each with half of its keys and of dQ's columns.
+int cluster(const AttentionTraits& traits, const KernelConfig&) {
+  return padded_dim(traits.head_dim) > kMostDim ? 2 : 1;
 }
 
 bool orders_sums(const KernelConfig& config) {
   return config.kernel == KernelId::backward_ordered_sm90;
 }
 
+/// Returns the shared memory of a block whose ring of dO has `output_stages` slots.
+int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int output_stages) {
+  const bool splits = splits_gradients(traits, c), exchanges = cluster(traits, c) > 1;
+  const int keys = c.tile_m / cluster(traits, c), score_places = c.pingpong + 2;
+  const int scores = c.tile_n * keys * element_bytes(traits);
+  const int received = exchanges ? kHalfKeyBytes + score_places * scores : 0;
+  const int slot = aligned(c.tile_n * row_bytes(traits, Side::q)) + 4 * c.tile_n;
+  const int output_slot = aligned(c.tile_n * row_bytes(traits, Side::o)) + 4 * c.tile_n;
+  const int mbarriers = 2 * (c.stages + output_stages) + 2 * score_places + 2 + (splits ? 4 : 0) +
+                        (exchanges ? 3 * score_places + 1 : 0);
+  return keys * key_value_row_bytes(traits) + c.stages * slot + output_stages * output_slot +
+         (score_places + (splits ? 2 : 0)) * scores + received + 8 * mbarriers;
+}
+
+/// Returns the slots for dO: fewer than for Q if they do not fit beside what the blocks of a cluster exchange.
+int output_stages(const AttentionTraits& traits, const KernelConfig& c) {
+  constexpr int kSharedPerBlock = 232448;
+  return cluster(traits, c) > 1 && shared_bytes_with(traits, c, c.stages) > kSharedPerBlock ? 1 : c.stages;
+}
+
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int score_places = c.pingpong + 2;
-  const int scores = c.tile_n * c.tile_m * element_bytes(traits);
-  const int own = c.tile_m * key_value_row_bytes(traits);
-  const int slot = aligned(c.tile_n * row_bytes(traits, Side::q)) +
-                   aligned(c.tile_n * row_bytes(traits, Side::o)) + 8 * c.tile_n;
-  return own + c.stages * slot + (score_places + (splits_gradients(c) ? 2 : 0)) * scores +
-         8 * (4 * c.stages + 2 * score_places + 2 + (splits_gradients(c) ? 4 : 0));
+  return shared_bytes_with(traits, c, output_stages(traits, c));
 }
 
 /// Counts scores, their gradients, dK and dV. dQ reuses the registers of scores.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndOperands = 28;
-  if (splits_gradients(c)) {
-    const int sums = padded_dim(traits.head_dim) > 128 ? c.tile_n : c.tile_n / 2;
+  if (splits_gradients(traits, c)) {
+    const int sums = padded_dim(traits.head_dim) > 128 ? c.tile_n / cluster(traits, c) : c.tile_n / 2;
     return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v)) / 2 + c.tile_n / 4 + sums +
            kAddressesAndOperands;
   }
@@ -66,7 +87,7 @@ void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
 /// Dropout needs registers, and a warpgroup with both dK and dV has few.
 void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
   const AttentionTraits& t = spec.traits;
-  if (!t.dropout || splits_gradients(spec.config)) return;
+  if (!t.dropout || splits_gradients(t, spec.config)) return;
   rules.expect(padded_dim(t.head_dim) == kMostDim && padded_dim(t.head_dim_v) == kMostDim,
                "the numbers of dropout find registers with head dims from 120 on, both");
   rules.expect(!t.window_left && !t.window_right && !t.softcap && !t.alibi,
@@ -78,24 +99,34 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   check_sums(spec, c.tile_n, rules);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
-  rules.expect(c.tile_m == rows || (splits_gradients(c) && c.warps == 8),
-               "tile_m = {}, must be 16 * warps = {}, or 64 with warps = 8", c.tile_m, rows);
-  rules.expect(c.pingpong == 0 || (c.warps == 8 && !splits_gradients(c)),
+  const bool splits = splits_gradients(spec.traits, c);
+  const bool shares = cluster(spec.traits, c) > 1;
+  if (shares) {
+    rules.expect(c.tile_m == rows && c.warps == 8,
+                 "tile_m = {}, must be 128 with warps = 8 and head_dim = {}: two blocks share it", c.tile_m,
+                 spec.traits.head_dim);
+  } else {
+    rules.expect(c.tile_m == rows || (splits && c.warps == 8),
+                 "tile_m = {}, must be 16 * warps = {}, or 64 with warps = 8", c.tile_m, rows);
+  }
+  rules.expect(c.pingpong == 0 || (c.warps == 8 && !splits),
                "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
   rules.expect(c.pingpong == 0 || c.stages > 1,
                "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
-  const bool is_full = !is_transposed(spec.traits) && !splits_gradients(c);
+  const bool is_full = !is_transposed(spec.traits) && !splits;
   rules.expect(!spec.traits.softcap || !is_full,
                "128 queries a step leave no registers for the softcap's derivative");
   rules.expect(!spec.traits.varlen || !is_full, "128 queries a step leave no registers for packed sequences");
   check_dropout(spec, rules);
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
-  rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
-               kMostDim);
+  rules.expect(shares || most <= kMostDim || (c.tile_m == 64 && c.warps == 8),
+               "head_dim_v = {} beside head_dim = {} needs tile_m = 64 with warps = 8",
+               spec.traits.head_dim_v, spec.traits.head_dim);
   // The transposed product reads past K's last column, so V must fill that memory.
   const int behind = 64 * (backward_sm90::sum_cols(spec.traits) * element_bytes(spec.traits) -
                            row_bytes(spec.traits, Side::k));
-  rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * row_bytes(spec.traits, Side::v),
+  const int keys = c.tile_m / cluster(spec.traits, c);
+  rules.expect(!is_transposed(spec.traits) || behind <= keys * row_bytes(spec.traits, Side::v),
                "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
                spec.traits.head_dim);
 }
@@ -132,7 +163,9 @@ std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   return {{"computes_ds", 1},
           {"sums_dq", 1},
           {"orders_sums", orders_sums(spec.config)},
-          {"splits_gradients", splits_gradients(spec.config)},
+          {"splits_gradients", splits_gradients(spec.traits, spec.config)},
+          {"cluster_blocks", cluster(spec.traits, spec.config)},
+          {"output_stages", output_stages(spec.traits, spec.config)},
           {"producer_registers", shares.producer},
           {"consumer_registers", shares.consumer}};
 }
@@ -164,6 +197,11 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   KernelConfig whole = default_config(id);
   whole.tile_n = is_small ? 128 : 64;
   whole.pingpong = is_small ? 1 : 0;
+  if (problem.head_dim > kMostDim) {
+    KernelConfig small = whole;
+    small.tile_n = 48;
+    return {whole, small};
+  }
   KernelConfig split = whole;
   split.tile_m = 64;
   if (!is_small && std::max(problem.head_dim, problem.head_dim_v) <= 128) split.tile_n = 96;
@@ -203,6 +241,7 @@ constexpr KernelKind summing_kind(KernelPass pass, int section_mb, decltype(Kern
       .check = check,
       .check_registers = check_registers,
       .threads = wgmma_rules::threads,
+      .cluster = cluster,
       .shared_bytes = shared_bytes,
       .estimated_registers = estimated_registers,
       .configs = all,

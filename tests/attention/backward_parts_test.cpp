@@ -83,8 +83,9 @@ TEST_CASE("backward parts: key tiles on wgmma have any number of parts") {
   const ScopedContext current(device_under_test());
   check_parts({parse_config("kernel=backward_sm90,tile_m=128,tile_n=128,warps=8,stages=2,pingpong=1"),
                parse_config("kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=2"),
-               parse_config("kernel=backward_sm90,tile_m=64,tile_n=64,warps=8,stages=2")},
-              {64, 128, 192});
+               parse_config("kernel=backward_sm90,tile_m=64,tile_n=64,warps=8,stages=2"),
+               parse_config("kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=2")},
+              {64, 128, 128, 256});
 }
 
 TEST_CASE("backward parts: key tiles on mma.sync have any number of parts") {

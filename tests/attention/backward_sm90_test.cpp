@@ -79,6 +79,12 @@ TEST_CASE("backward on wgmma: every configuration computes bf16 d128") {
   check_space(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 128, 131, 197));
 }
 
+TEST_CASE("backward on wgmma: every configuration computes bf16 d256, whose tiles two blocks share") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  check_space(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 256, 131, 197));
+}
+
 TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values of 40") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
@@ -102,6 +108,8 @@ TEST_CASE("backward on wgmma: head dims of every width, with wider and narrower 
                                                                    {96, 96},
                                                                    {128, 128},
                                                                    {192, 128},
+                                                                   {136, 200},
+                                                                   {208, 208},
                                                                    {256, 256},
                                                                    {64, 24},
                                                                    {40, 72},
@@ -147,6 +155,10 @@ TEST_CASE("backward on wgmma: more key tiles than run at once") {
     problem.batch = 16, problem.heads_q = 16, problem.heads_kv = 4;  // 9 * 64 tiles
   }
   expect_gradients_of_one_kernel(context, GuardedBackward(problem));
+  problem.head_dim = 256;
+  if (device_under_test() != kInterpreterDevice)
+    problem.batch = 4, problem.heads_q = 8;  // 9 * 16, of two blocks each
+  expect_gradients_of_one_kernel(context, GuardedBackward(problem));
 }
 
 TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
@@ -164,7 +176,7 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
       problem.window_left = window.left, problem.window_right = window.right;
       expect_gradients_of_one_kernel(context, GuardedBackward(problem));
     }
-    dim = dim == 64 ? 128 : 64;
+    dim = dim == 256 ? 64 : 2 * dim;
   }
 }
 
@@ -240,7 +252,8 @@ TEST_CASE("backward on wgmma: key tiles that add to dQ in order give the same bi
   for (const Case& c :
        {Case{64, 300, 650}, Case{64, 650, 650, {}, kCausal}, Case{64, 400, 300, {}, kCausal},
         Case{64, 500, 600, 100, kCausal}, Case{128, 150, 400}, Case{128, 300, 400, {}, kCausal},
-        Case{128, 300, 400, 20, kCausal}, Case{256, 130, 200}}) {
+        Case{128, 300, 400, 20, kCausal}, Case{256, 130, 200}, Case{256, 300, 400, {}, kCausal},
+        Case{192, 200, 400, 20, kCausal}}) {
     AttentionProblem problem = grouped_problem(DType::f16, c.mask, c.dim, c.seqlen_q, c.seqlen_k);
     problem.window_left = c.left;
     if (device_under_test() == kInterpreterDevice)
@@ -265,7 +278,8 @@ TEST_CASE("backward on wgmma: no bank conflicts") {
   if (cannot_run_sm_90a() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
+  for (const auto& [dim, dim_v] :
+       std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}, {256, 256}}) {
     AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, 130, 100);
     problem.head_dim_v = dim_v;
     CapturedLog logged;

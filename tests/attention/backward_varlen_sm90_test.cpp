@@ -91,7 +91,7 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   Hopper gpu;
   const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
   std::size_t i = 0;
-  constexpr int kDims[] = {64, 128, 192};
+  constexpr int kDims[] = {64, 128, 192, 256};
   for (const Combination& c :
        pairwise({std::size(windows), std::size(kMasks), std::size(kDims), 2, std::size(kPackings), 2})) {
     AttentionProblem problem = plain(kMasks[c[1]], kDims[c[2]]);

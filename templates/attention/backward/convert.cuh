@@ -35,12 +35,13 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   const SharedTile<Config::tile_m, kCols> tile{ptx::dynamic_shared()};
   FA2_UNROLL
   for (int m = 0; m < Sums::m_tiles; ++m) {
-    const float* const from = Sums::address(params, sum_tile, warpgroup, m);
+    const int m_tile = warpgroup * Sums::m_tiles + m;
+    const float* const from = Sums::address(params, sum_tile, m_tile);
     typename Sums::Accumulators dq;
     for_each_four(dq,
                   [&](float(&value)[4], int j) { ptx::ld_global_v4_f32(from + j * Sums::stride, value); });
     for_each_score(dq, [&](float& value) { value *= attention.scale; });
-    const int warp_row = 64 * (warpgroup * Sums::m_tiles + m) + 16 * warp;
+    const int warp_row = 64 * m_tile + 16 * warp;
     if constexpr (!Sums::transposed) {
       round_into_tile<Element>(tile, warp_row, dq);
     } else if (warp_row < kCols) {

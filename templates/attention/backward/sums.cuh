@@ -42,18 +42,17 @@ template <int kQueries, int kCols>
 struct QuerySums {
   static constexpr bool transposed = kCols > 64;
   static constexpr int warpgroups = transposed ? 2 : kQueries / 64;
-  static constexpr int m_tiles = kCols > 128 ? 2 : 1;  ///< wgmma tiles per warpgroup
+  static constexpr int m_tiles = kCols > 128 ? 2 : 1;  ///< wgmma tiles per warpgroup of one block
   using Accumulators = AccumulatorTile<1, (transposed ? kQueries : kCols) / 8>;
   static constexpr int floats_of_m_tile = kQueries * sum_cols<kCols> / (warpgroups * m_tiles);
 
   /// Returns how many tiles `rows` rows have.
   FA2_DEVICE static int tiles(int rows) { return rows / kQueries; }
 
-  /// Returns the address of this thread's floats in wgmma tile `m` of a warpgroup.
-  FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int warpgroup, int m) {
+  /// Returns the address of this thread's floats in wgmma tile `m` of an accumulator tile.
+  FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int m) {
     float* const sums = params.delta + 3 * params.statistic_count;
-    return sums + ((tile * warpgroups + warpgroup) * m_tiles + m) * floats_of_m_tile +
-           ptx::thread_index() % 128 * 4;
+    return sums + (tile * (warpgroups * m_tiles) + m) * floats_of_m_tile + ptx::thread_index() % 128 * 4;
   }
 
   /// Distance between a thread's groups of four; floats. Other threads' groups lie between.

@@ -133,11 +133,12 @@ TEST_CASE("backward on wgmma: runs on Hopper, and its rules") {
 
 TEST_CASE(
     "backward on wgmma: rows must suit TMA, wide ones need split gradients, packed ones more registers") {
-  for (const auto& [d, dv] : {std::pair{136, 128}, std::pair{128, 136}}) {
-    CHECK(broken("kernel=backward_sm90", traits(d, dv))
-              .starts_with("head dims above 128 need tile_m = 64 with warps = 8"));
-    CHECK(broken("kernel=backward_sm90,tile_m=64", traits(d, dv)) == "");
-  }
+  CHECK(broken("kernel=backward_sm90", traits(128, 136)) ==
+        "head_dim_v = 136 beside head_dim = 128 needs tile_m = 64 with warps = 8");
+  CHECK(broken("kernel=backward_sm90,tile_m=64", traits(128, 136)) == "");
+  CHECK(broken("kernel=backward_sm90", traits(136, 128)) == "");
+  CHECK(broken("kernel=backward_sm90,tile_m=64", traits(136, 136))
+            .starts_with("tile_m = 64, must be 128 with warps = 8 and head_dim = 136: two blocks share it"));
   for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
     CHECK(broken("kernel=backward_sm90", traits(128, 128, alignment)) ==
           "row_alignment = " + std::string(to_string(alignment)) + ", must be bytes16: TMA loads the rows");
@@ -195,6 +196,22 @@ TEST_CASE("backward on wgmma: shared memory of hand-computed cases") {
   CHECK(shared("tile_n=48,stages=3", 72, 40) ==
         128 * (80 + 48) * 2 + 3 * (8192 + 5120 + 8 * 48) + 2 * 48 * 128 * 2 + 8 * 18);
   CHECK(shared_bytes(traits(72, 40), parse_config("kernel=backward_convert_sm90,tile_m=48")) == 48 * 80 * 2);
+}
+
+TEST_CASE("backward on wgmma: two blocks share a key tile of wide heads") {
+  const KernelConfig config = default_config(KernelId::backward_sm90);
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8)
+    CHECK(kind_of(config).cluster(traits(head_dim, 64), config) == (head_dim > 128 ? 2 : 1));
+  CHECK(kind_of(config).cluster(traits(64, 256), config) == 1);
+  // K and V of 64 keys; stages of 64 queries with a float each, of which dO has one; dS and P; half of the other block's K,
+  // and its dS; mbarriers.
+  CHECK(shared("tile_n=64,stages=2", 256, 256) == 2 * 64 * 256 * 2 + 3 * (64 * 256 * 2 + 4 * 64) +
+                                                      4 * 64 * 64 * 2 + 64 * 128 * 2 + 2 * 64 * 64 * 2 +
+                                                      8 * 23);
+  // Narrower heads leave memory for two stages of dO.
+  CHECK(shared("tile_n=64,stages=2", 192, 192) == 2 * 64 * 192 * 2 + 4 * (64 * 192 * 2 + 4 * 64) +
+                                                      4 * 64 * 64 * 2 + 64 * 128 * 2 + 2 * 64 * 64 * 2 +
+                                                      8 * 25);
 }
 
 TEST_CASE("backward on wgmma: the convert kernel has the tiles of the accumulators") {
@@ -281,7 +298,7 @@ TEST_CASE("backward on wgmma: each warpgroup owns one gradient if registers do n
         const auto choices = heuristic_choices(p, hopper(), pass);
         REQUIRE_FALSE(choices.empty());
         CHECK(pass_of(choices[0].config) == pass);
-        CHECK(choices.back().config.tile_m == 64);
+        CHECK(choices.back().config.tile_m == (head_dim > 128 ? 128 : 64));
         if (head_dim <= 64) CHECK(choices.size() == 1);
       }
     }

@@ -333,3 +333,16 @@ TEST_CASE("backward steps: with wrong arguments none is launched") {
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must be a multiple of 256 bytes"), InvalidRequest);
   CHECK(launches.empty());
 }
+
+TEST_CASE("backward steps: two blocks, which form a cluster, for each key tile of wide heads") {
+  const KernelConfig config = default_config(KernelId::backward_sm90);  // tiles of 128 keys
+  for (const auto& [head_dim, cluster] : {std::pair{128, 1U}, std::pair{256, 2U}}) {
+    const AttentionProblem p =
+        AttentionProblem{
+            .head_dim = head_dim, .batch = 3, .heads_q = 10, .heads_kv = 5, .seqlen_q = 300, .seqlen_k = 700}
+            .normalized();
+    const Step step = backward_step(p, config, nullptr, scratch_for(p, config, 0));
+    CHECK(step.shape.cluster == cluster);
+    CHECK(step.shape.grid == cluster * 3 * 5 * 6);
+  }
+}

@@ -1,6 +1,7 @@
 // The fused backward kernel dq_dk_dv, on wgmma and TMA, with specialised warps.
 //
-// Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh).
+// Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh), or
+// two that share its keys (exchange.cuh).
 // Block: in the first warpgroup one warp loads, and two order the dQ accumulation if its bits must not vary
 // (turns.cuh). The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
 // accumulator in global memory.
@@ -10,6 +11,7 @@
 // through K and V.
 #pragma once
 
+#include "attention/backward/sm90/exchange.cuh"
 #include "attention/backward/sm90/mainloop.cuh"
 #include "attention/backward/sm90/producer.cuh"
 #include "attention/backward/sm90/rows.cuh"
@@ -39,12 +41,18 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
   const TensorRows to = key_rows(backward.attention, work, first_key);
   const float scale = backward.attention.scale;
-  const auto part = [&] { return GradientPart<Config>::of(backward, ptx::block_index()); };
-  const auto is_part = [&] { return GradientPart<Config>::is_one_of_several(backward, ptx::block_index()); };
+  const auto part = [&] { return GradientPart<Config>::of(backward, tile_number<Config>()); };
+  const auto is_part = [&] {
+    return GradientPart<Config>::is_one_of_several(backward, tile_number<Config>());
+  };
+  const auto part_row = [&] { return 64 * block_of_tile<Config>() + 16 * warp; };
   const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
   if constexpr (Config::varlen) clear_unseen_keys(shared, work, warpgroup);
+  if constexpr (Config::cluster_blocks > 1) {
+    if (work.steps() > 0 && ptx::thread_index() == 128) send_keys<Config>(shared);
+  }
   if constexpr (Config::splits_gradients) {
     SplitBackward<Config> of{backward,
                              work,
@@ -54,15 +62,18 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
-      if (is_part()) return part().store(dv, value_scale, 16 * warp, true);
+      if (is_part()) return part().store(dv, value_scale, part_row(), true);
       await_others<Config>(warpgroup);
+      if (first_key >= work.shape().seqlen_k) return;
       store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
                                                      warpgroup);
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
-      if (is_part()) return part().store(dk, scale, 16 * warp, false);
+      of.await_exchange();
+      if (is_part()) return part().store(dk, scale, part_row(), false);
       await_others<Config>(warpgroup);
+      if (first_key >= work.shape().seqlen_k) return;
       store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
     }
   } else {
@@ -88,10 +99,11 @@ template <class Config>
 FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
   start_backward_pipeline<Config>(shared);
-  const KeyWork<Config> work = key_work_of<Config>(params.backward, ptx::block_index());
-  if (params.backward.parts > 1)
-    GradientPart<Config>::of(params.backward, ptx::block_index())
+  const KeyWork<Config> work = key_work_of<Config>(params.backward, tile_number<Config>());
+  if (params.backward.parts > 1 && block_of_tile<Config>() == 0)
+    GradientPart<Config>::of(params.backward, tile_number<Config>())
         .describe(work.part, work.shape(), work.at.head, work.first_key());
+  if constexpr (Config::cluster_blocks > 1) start_exchange(shared, work.exists() ? work.steps() : 0);
   if (!work.exists()) return;
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
@@ -100,6 +112,9 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
     if (warp == 0) BackwardProducer<Config>{params, shared, work}.run();
     if (Config::orders_sums && (warp == 1 || warp == 2))
       TurnKeeper<Config>{params.backward, work, warp - 1}.run();
+    if constexpr (Config::cluster_blocks > 1) {
+      if (warp == 3) ScoreExchange<Config>{shared, work.steps()}.run();
+    }
   } else {
     ptx::setmaxnreg_inc<Config::consumer_registers>();
     compute_key_gradients<Config>(params, shared, work, warpgroup - 1);

@@ -8,18 +8,21 @@ namespace fa2 {
 /// K and V lie in tiles of 64 keys, one per warpgroup unless gradients are split. Then come a ring of Q and a
 /// ring of dO, whose slots carry LSE and delta per row. Last come slots for dS, which all warpgroups read.
 /// Ping-pong scheduling needs a third slot, because one warpgroup writes while the other reads the two
-/// before.
+/// before. The blocks of a cluster have room for what the other one sends: dS, and half of K's columns.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
   static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
-  static constexpr int key_tiles = Config::tile_m / 64;
+  static constexpr int blocks = Config::cluster_blocks;  ///< that share a key tile
+  static constexpr int own_keys = Config::tile_m / blocks;
+  static constexpr int key_tiles = own_keys / 64;
   using KeyTile = SwizzledTile<64, padded_dim>;
   using ValueTile = SwizzledTile<64, padded_dim_v>;
   using QueryTile = SwizzledTile<Config::tile_n, padded_dim>;
   using OutputTile = SwizzledTile<Config::tile_n, padded_dim_v>;
   using ScoreTile = SwizzledTile<Config::tile_n, 64>;  ///< one row per query
+  static constexpr int half_key_bytes = 64 * 128 * 2;  ///< half of 256 columns
 
   /// Rounds up to 1024 bytes, the period of the widest swizzle.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
@@ -27,13 +30,17 @@ struct BackwardLayoutSm90 {
   static constexpr int value_start = key_tiles * KeyTile::bytes;
   static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
-  static constexpr int score_start = output_start + Config::stages * aligned(OutputTile::bytes);
+  static constexpr int score_start = output_start + Config::output_stages * aligned(OutputTile::bytes);
   static constexpr int weights_start = score_start + score_places * key_tiles * ScoreTile::bytes;
   static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
-  static constexpr int statistics_start = weights_start + 2 * weights_bytes;
-  static constexpr int mbarrier_start = statistics_start + Config::stages * 2 * 4 * Config::tile_n;
-  static constexpr int mbarriers =
-      4 * Config::stages + 2 * score_places + 2 + (Config::splits_gradients ? 4 : 0);
+  static constexpr int received_start = weights_start + 2 * weights_bytes;
+  static constexpr int received_bytes = blocks > 1 ? half_key_bytes + score_places* ScoreTile::bytes : 0;
+  static constexpr int statistics_start = received_start + received_bytes;
+  static constexpr int mbarrier_start =
+      statistics_start + (Config::stages + Config::output_stages) * 4 * Config::tile_n;
+  static constexpr int mbarriers = 2 * (Config::stages + Config::output_stages) + 2 * score_places + 2 +
+                                   (Config::splits_gradients ? 4 : 0) +
+                                   (blocks > 1 ? 3 * score_places + 1 : 0);
   static constexpr int bytes = mbarrier_start + 8 * mbarriers;
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
@@ -54,6 +61,12 @@ struct BackwardLayoutSm90 {
   }
   /// Returns the factors of dP in dS, in register order; only if gradients are split.
   FA2_DEVICE SharedAddress weights(int place) const { return at(weights_start + place * weights_bytes); }
+  /// The other block's K. Only this block's half of the columns is there; `block`: its rank.
+  FA2_DEVICE KeyTile received_keys(int block) const { return {at(received_start - block * half_key_bytes)}; }
+  /// The other block's dS.
+  FA2_DEVICE ScoreTile received_scores(int place) const {
+    return {at(received_start + half_key_bytes + place * ScoreTile::bytes)};
+  }
   FA2_DEVICE SharedAddress offsets(int slot) const {
     return at(statistics_start + slot * 4 * Config::tile_n);
   }
@@ -63,13 +76,22 @@ struct BackwardLayoutSm90 {
   FA2_DEVICE SharedAddress queries_full(int slot) const { return mbarrier(slot); }
   FA2_DEVICE SharedAddress queries_empty(int slot) const { return mbarrier(Config::stages + slot); }
   FA2_DEVICE SharedAddress d_output_full(int slot) const { return mbarrier(2 * Config::stages + slot); }
-  FA2_DEVICE SharedAddress d_output_empty(int slot) const { return mbarrier(3 * Config::stages + slot); }
-  FA2_DEVICE SharedAddress scores_full(int place) const { return mbarrier(4 * Config::stages + place); }
+  FA2_DEVICE SharedAddress d_output_empty(int slot) const {
+    return d_output_full(Config::output_stages + slot);
+  }
+  FA2_DEVICE SharedAddress scores_full(int place) const {
+    return d_output_full(2 * Config::output_stages + place);
+  }
   FA2_DEVICE SharedAddress scores_empty(int place) const { return scores_full(score_places + place); }
   FA2_DEVICE SharedAddress keys_full() const { return scores_full(2 * score_places); }
   FA2_DEVICE SharedAddress values_full() const { return scores_full(2 * score_places + 1); }
   FA2_DEVICE SharedAddress weights_full(int place) const { return scores_full(2 * score_places + 2 + place); }
   FA2_DEVICE SharedAddress weights_empty(int place) const { return weights_full(2 + place); }
+  FA2_DEVICE SharedAddress received_keys_full() const { return weights_full(4); }
+  FA2_DEVICE SharedAddress received_full(int place) const { return weights_full(5 + place); }
+  FA2_DEVICE SharedAddress received_empty(int place) const { return received_full(score_places + place); }
+  /// Completes when the other block has used what was sent from the place.
+  FA2_DEVICE SharedAddress may_send(int place) const { return received_full(2 * score_places + place); }
 
  private:
   FA2_DEVICE SharedAddress at(int offset) const { return base + static_cast<u32>(offset); }

@@ -6,8 +6,22 @@
 #include "attention/backward/sm90/layout.cuh"
 #include "attention/common/varlen_tiles.cuh"
 #include "attention/forward/sm90/pipeline.cuh"
+#include "ptx/cluster.cuh"
 
 namespace fa2 {
+
+/// Returns this block's rank among those that share a key tile, which form a cluster.
+template <class Config>
+FA2_DEVICE int block_of_tile() {
+  if constexpr (Config::cluster_blocks == 1) return 0;
+  return static_cast<int>(ptx::block_rank_in_cluster());
+}
+
+/// Returns the number of the block's tile, or part of a tile, in the launch.
+template <class Config>
+FA2_DEVICE u32 tile_number() {
+  return ptx::block_index() / Config::cluster_blocks;
+}
 
 /// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
@@ -18,13 +32,16 @@ FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared
     for (int slot = 0; slot < Config::stages; ++slot) {
       ptx::mbarrier_init(shared.queries_full(slot), 1);
       ptx::mbarrier_init(shared.queries_empty(slot), Config::warps);
+    }
+    FA2_UNROLL
+    for (int slot = 0; slot < Config::output_stages; ++slot) {
       ptx::mbarrier_init(shared.d_output_full(slot), 1);
       ptx::mbarrier_init(shared.d_output_empty(slot), Config::warps);
     }
     FA2_UNROLL
     for (int place = 0; place < Layout::score_places; ++place) {
       ptx::mbarrier_init(shared.scores_full(place), 4 * Layout::key_tiles);
-      ptx::mbarrier_init(shared.scores_empty(place), Config::warps);
+      ptx::mbarrier_init(shared.scores_empty(place), Config::warps + (Layout::blocks > 1));
     }
     FA2_UNROLL
     for (int place = 0; place < (Config::splits_gradients ? 2 : 0); ++place) {
@@ -69,17 +86,20 @@ struct KeyWork {
   PartSteps part;
 
   FA2_DEVICE bool exists() const { return at.exist() && part.exist(); }
-  FA2_DEVICE int first_key() const { return at.q_tile * Config::tile_m; }
+  /// Returns the block's first key.
+  FA2_DEVICE int first_key() const {
+    return at.q_tile * Config::tile_m + block_of_tile<Config>() * BackwardLayoutSm90<Config>::own_keys;
+  }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
   FA2_DEVICE int steps() const { return part.end - part.begin; }
 };
 
-/// Returns the work of a thread block. A launch may have more blocks than packed sequences have tiles, or a tile
+/// Returns the work of a tile_number(). A launch may have more than packed sequences have tiles, or a tile
 /// has parts; then exists() is false, and no other member may be used.
 template <class Config>
-FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
+FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 tile) {
   auto tiles = key_tiles_of<Config>(params);
-  const PartNumber number = PartNumber::of(params, block);
+  const PartNumber number = PartNumber::of(params, tile);
   const TileCoordinates at = number.tile >= tiles.count() ? kNoTile : tiles.at(number.tile);
   const QueriesOfKeys<Config> queries{
       mask_of<Config>(params.attention, uniform_shape_of<Config>(params.attention, at.batch))};

@@ -20,11 +20,13 @@ struct BackwardProducer {
   FA2_DEVICE void run() const {
     load_keys();
     PipelineState<Config::stages> state;
+    PipelineState<Config::output_stages> output_state;
     QueryStep step = QueryStep::first(work);
     for (int i = 0; i < work.steps(); ++i) {
-      load_queries(step, state);
+      load_queries(step, state, output_state);
       step.advance(work);
       state.advance();
+      output_state.advance();
     }
   }
 
@@ -47,7 +49,8 @@ struct BackwardProducer {
     ptx::bar_warp_sync();
   }
 
-  FA2_DEVICE void load_queries(const QueryStep& step, const PipelineState<Config::stages>& state) const {
+  FA2_DEVICE void load_queries(const QueryStep& step, const PipelineState<Config::stages>& state,
+                               const PipelineState<Config::output_stages>& output_state) const {
     constexpr int kStatistics = 4 * Config::tile_n;
     const BackwardParams& backward = params.backward;
     const int slot = state.index, first_row = step.n * Config::tile_n;
@@ -63,12 +66,14 @@ struct BackwardProducer {
       ptx::bulk_load(shared.offsets(slot), delta + backward.statistic_count, kStatistics, full);
     }
     ptx::bar_warp_sync();
-    ptx::mbarrier_wait(shared.d_output_empty(slot), state.phase ^ 1);
+    const int output_slot = output_state.index;
+    ptx::mbarrier_wait(shared.d_output_empty(output_slot), output_state.phase ^ 1);
     if (ptx::elect_one()) {
-      const SharedAddress full = shared.d_output_full(slot);
+      const SharedAddress full = shared.d_output_full(output_slot);
       ptx::mbarrier_arrive_expect_tx(full, Layout::OutputTile::bytes + kStatistics);
-      tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.d_output(slot), params.d_o, rows, full);
-      ptx::bulk_load(shared.deltas(slot), delta, kStatistics, full);
+      tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.d_output(output_slot), params.d_o, rows,
+                                                               full);
+      ptx::bulk_load(shared.deltas(output_slot), delta, kStatistics, full);
     }
     ptx::bar_warp_sync();
   }

@@ -1,4 +1,4 @@
-// A warpgroup's part of dQ in the fused backward kernel on wgmma. All keys of the block contribute to dQ.
+// A warpgroup's part of dQ in the fused backward kernel on wgmma. All keys of the tile contribute to dQ.
 #pragma once
 
 #include "attention/backward/sm90/turns.cuh"
@@ -16,20 +16,22 @@ struct QueryGradient {
   using Element = typename Config::Element;
   using Layout = BackwardLayoutSm90<Config>;
   using Sums = QuerySums<Config::tile_n, Layout::padded_dim>;
+  static constexpr int m_tiles = Sums::m_tiles / Layout::blocks;
 
   const BackwardParams& params;
   Layout shared;
   int warpgroup;
   int warp;  ///< index in its warpgroup; 0 to 3
 
-  typename Sums::Accumulators dq[Sums::m_tiles];
+  typename Sums::Accumulators dq[m_tiles];
 
   /// Issues dQ = dS K, or its transpose, from the dS in one slot.
   FA2_DEVICE void issue(const ScoreState<Config>& at) {
     ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);
+    if constexpr (Layout::blocks > 1) ptx::mbarrier_wait_copies(shared.received_full(at.index), at.phase);
     ptx::wgmma_fence();
     FA2_UNROLL
-    for (int m = 0; m < Sums::m_tiles; ++m) {
+    for (int m = 0; m < m_tiles; ++m) {
       FA2_UNROLL
       for (int tile = 0; tile < Layout::key_tiles; ++tile) {
         const typename Layout::ScoreTile scores = shared.scores(at.index, tile);
@@ -39,6 +41,9 @@ struct QueryGradient {
           wgmma_nn<Element>(dq[m], scores, first_row(m), shared.keys(tile), tile > 0);
         }
       }
+      if constexpr (Layout::blocks > 1)
+        wgmma_tt<Element>(dq[m], shared.received_keys(block_of_tile<Config>()), first_row(m),
+                          shared.received_scores(at.index), true);
     }
     ptx::wgmma_commit_group();
   }
@@ -47,13 +52,14 @@ struct QueryGradient {
   /// tile `tile`.
   FA2_DEVICE void finish(const ScoreState<Config>& at, int tile) {
     FA2_UNROLL
-    for (int m = 0; m < Sums::m_tiles; ++m) hold(dq[m]);
+    for (int m = 0; m < m_tiles; ++m) hold(dq[m]);
     release(shared.scores_empty(at.index));
+    if constexpr (Layout::blocks > 1) release(shared.received_empty(at.index));
     if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.await_begin();
     FA2_UNROLL
-    for (int m = 0; m < Sums::m_tiles; ++m) {
+    for (int m = 0; m < m_tiles; ++m) {
       if (Sums::transposed && first_row(m) + warp * 16 >= Layout::padded_dim) break;
-      float* const to = Sums::address(params, tile, warpgroup, m);
+      float* const to = Sums::address(params, tile, m_tile(m));
       for_each_four(dq[m], [&](const float(&value)[4], int j) {
         ptx::red_add_global_v4_f32(to + j * Sums::stride, value);
       });
@@ -62,8 +68,11 @@ struct QueryGradient {
   }
 
  private:
-  /// Returns the first row of accumulator `m`.
-  FA2_DEVICE int first_row(int m) const { return 64 * (warpgroup * Sums::m_tiles + m); }
+  /// Returns the number of accumulator `m` among the tile's. Each block of a cluster has half of them.
+  FA2_DEVICE int m_tile(int m) const {
+    return (block_of_tile<Config>() * Sums::warpgroups + warpgroup) * m_tiles + m;
+  }
+  FA2_DEVICE int first_row(int m) const { return 64 * m_tile(m); }
 };
 
 /// Stores a warp's rounded scores, for 16 keys, in a tile with one row per query. wgmma may read them once

@@ -1,5 +1,6 @@
 // Main loop of the fused backward kernel on wgmma for wide heads. A block has 64 keys; one warpgroup owns
-// their dV and the other their dK. P passes from one to the other through shared memory.
+// their dV and the other their dK. P passes from one to the other through shared memory. Two blocks may share
+// dQ (exchange.cuh).
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -17,6 +18,7 @@ struct SplitBackward {
   using Element = typename Config::Element;
   using Layout = BackwardLayoutSm90<Config>;
   using State = PipelineState<Config::stages>;
+  using OutputState = PipelineState<Config::output_stages>;
   using Scores = AccumulatorTile<1, Config::tile_n / 8>;
   static constexpr int k_steps = Config::tile_n / 16;
 
@@ -28,6 +30,7 @@ struct SplitBackward {
 
   OperandA<1> operand[k_steps];  ///< P or dS
   State state;
+  OutputState output_state;
   ScoreState<Config> place;
 
   /// Computes S = Q K^T, P and dV += P^T dO in every iteration.
@@ -45,12 +48,14 @@ struct SplitBackward {
           hold(scores);
           to_probabilities(scores, step);
           release(dq.shared.queries_empty(state.index));
-          ptx::mbarrier_wait(dq.shared.d_output_full(state.index), state.phase);
         },
         [&](AccumulatorTile<1, kN>& sum) {
-          wgmma_nn<Element>(sum, operand, dq.shared.d_output(state.index));
+          ptx::mbarrier_wait(dq.shared.d_output_full(output_state.index), output_state.phase);
+          hold(sum);
+          ptx::wgmma_fence();
+          wgmma_nn<Element>(sum, operand, dq.shared.d_output(output_state.index));
         },
-        [&] { release(dq.shared.d_output_empty(state.index)); });
+        [&] { release(dq.shared.d_output_empty(output_state.index)); });
   }
 
   /// Computes dP = dO V^T, dS and dK += dS^T Q in every iteration.
@@ -60,24 +65,37 @@ struct SplitBackward {
         dk,
         [&](const QueryStep& step) {
           Scores gradients;
-          ptx::mbarrier_wait(dq.shared.d_output_full(state.index), state.phase);
+          ptx::mbarrier_wait(dq.shared.d_output_full(output_state.index), output_state.phase);
           ptx::wgmma_fence();
-          wgmma_nt<Element>(gradients, dq.shared.values(0), dq.shared.d_output(state.index));
+          wgmma_nt<Element>(gradients, dq.shared.values(0), dq.shared.d_output(output_state.index));
           ptx::wgmma_commit_group();
           ptx::mbarrier_wait(dq.shared.weights_full(place.index), place.phase);
           ptx::wgmma_wait_group<0>();
           hold(gradients);
           to_score_gradients(gradients, step);
-          release(dq.shared.d_output_empty(state.index));
-          ptx::mbarrier_wait(dq.shared.queries_full(state.index), state.phase);
+          release(dq.shared.d_output_empty(output_state.index));
         },
-        [&](AccumulatorTile<1, kN>& sum) { wgmma_nn<Element>(sum, operand, dq.shared.queries(state.index)); },
+        [&](AccumulatorTile<1, kN>& sum) {
+          ptx::mbarrier_wait(dq.shared.queries_full(state.index), state.phase);
+          hold(sum);
+          ptx::wgmma_fence();
+          wgmma_nn<Element>(sum, operand, dq.shared.queries(state.index));
+        },
         [&] { release(dq.shared.queries_empty(state.index)); });
+  }
+
+  /// Waits until the other block of the cluster has used all that it was sent; then K's memory may be overwritten.
+  FA2_DEVICE void await_exchange() const {
+    if constexpr (Layout::blocks > 1) {
+      ScoreState<Config> last = place;
+      last.advance();  // ScoreExchange::run() goes on for as many steps as there are places
+      ptx::mbarrier_wait(dq.shared.scores_empty(last.index), last.phase ^ 1);
+    }
   }
 
  private:
   /// Calls prepare(step), which computes `operand`, issue(sum) and done() for every query block. dQ of one
-  /// iteration is computed in the next.
+  /// iteration is computed in the next, while issue() may still wait for what it reads.
   template <int kN, class Prepare, class Issue, class Done>
   FA2_DEVICE void for_each_step(AccumulatorTile<1, kN>& sum, const Prepare& prepare, const Issue& issue,
                                 const Done& done) {
@@ -90,8 +108,6 @@ struct SplitBackward {
                                                       // registers
       prepare(step);
       if constexpr (finishes_dq) dq.issue(place.before());
-      hold(sum);
-      ptx::wgmma_fence();
       issue(sum);
       ptx::wgmma_commit_group();
       if constexpr (finishes_dq) {
@@ -105,11 +121,13 @@ struct SplitBackward {
       last_tile = sum_tile_of(params, work, step);
       step.advance(work);
       state.advance();
+      output_state.advance();
       place.advance();
     };
     const int steps = work.steps();
     if (steps == 0) return;
     run(Known<true>{});
+    if constexpr (Layout::blocks > 1) ptx::mbarrier_wait_copies(dq.shared.received_keys_full(), 0);
     for (int i = 1; i < steps; ++i) run(Known<false>{});
     dq.issue(place.before());
     ptx::wgmma_wait_group<0>();
@@ -122,7 +140,7 @@ struct SplitBackward {
                                                        statistics, first_row, step.n);
   }
   FA2_DEVICE ColumnStatistics<1, true> statistics() const {
-    return {dq.shared.offsets(state.index), dq.shared.deltas(state.index)};
+    return {dq.shared.offsets(state.index), dq.shared.deltas(output_state.index)};
   }
 
   /// Computes P as `operand`, and the factors of dP - delta for the other warpgroup.

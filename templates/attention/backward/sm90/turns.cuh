@@ -66,7 +66,8 @@ struct TurnKeeper {
   FA2_DEVICE u32* flag_of(const QueryStep& step) const {
     float* const turns = params.delta + 2 * params.statistic_count;
     return reinterpret_cast<u32*>(turns) +
-           static_cast<i64>(sum_tile_of(params, work, step)) * Config::tile_n + warpgroup;
+           static_cast<i64>(sum_tile_of(params, work, step)) * Config::tile_n +
+           (block_of_tile<Config>() * 2 + warpgroup);
   }
 };
 
