@@ -40,7 +40,7 @@ bool orders_sums(const KernelConfig& config) {
 /// Returns the shared memory of a block whose ring of dO has `output_stages` slots.
 int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int output_stages) {
   const bool splits = splits_gradients(traits, c), exchanges = cluster(traits, c) > 1;
-  const int keys = c.tile_m / cluster(traits, c), score_places = c.pingpong + 2;
+  const int keys = c.tile_m / cluster(traits, c), score_places = c.pingpong > 0 ? 3 : 2;
   const int scores = c.tile_n * keys * element_bytes(traits);
   const int received = exchanges ? kHalfKeyBytes + score_places * scores : 0;
   const int slot = aligned(c.tile_n * row_bytes(traits, Side::q)) + 4 * c.tile_n;
@@ -61,7 +61,7 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   return shared_bytes_with(traits, c, output_stages(traits, c));
 }
 
-/// Counts scores, their gradients, dK and dV. dQ reuses the registers of scores.
+/// Counts scores, their gradients, dK and dV.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndOperands = 28;
   if (splits_gradients(traits, c)) {
@@ -69,7 +69,10 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
     return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v)) / 2 + c.tile_n / 4 + sums +
            kAddressesAndOperands;
   }
-  return c.tile_n + (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) / 2 + kAddressesAndOperands;
+  const int dq =
+      c.pingpong == 2 ? padded_dim(traits.head_dim) / 2 : 0;  // else it has the registers of scores
+  return c.tile_n + (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) / 2 + dq +
+         kAddressesAndOperands;
 }
 
 /// Checks the query rows per iteration whose dQ the warps accumulate.
@@ -79,15 +82,20 @@ void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
   if (is_transposed(spec.traits)) {
     rules.expect(warps == 8, "warps = {}, must be 8 with head dims above 64", warps);
   } else {
-    rules.expect(queries == rows, "{} queries, must be 16 * warps = {} with head dims up to 64", queries,
-                 rows);
+    // With pingpong = 2 one warpgroup accumulates all of an iteration.
+    if (spec.config.pingpong == 2) {
+      rules.expect(queries == 64, "{} queries, must be 64 with pingpong = 2", queries);
+    } else {
+      rules.expect(queries == rows, "{} queries, must be 16 * warps = {} with head dims up to 64", queries,
+                   rows);
+    }
   }
 }
 
 /// Dropout needs registers, and a warpgroup with both dK and dV has few.
 void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
   const AttentionTraits& t = spec.traits;
-  if (!t.dropout || splits_gradients(t, spec.config)) return;
+  if (!t.dropout || splits_gradients(t, spec.config) || spec.config.pingpong == 2) return;
   rules.expect(padded_dim(t.head_dim) == kMostDim && padded_dim(t.head_dim_v) == kMostDim,
                "the numbers of dropout find registers with head dims from 120 on, both");
   rules.expect(!t.window_left && !t.window_right && !t.softcap && !t.alibi,
@@ -111,9 +119,11 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   }
   rules.expect(c.pingpong == 0 || (c.warps == 8 && !splits),
                "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
+  rules.expect(c.pingpong < 2 || (!is_transposed(spec.traits) && !orders_sums(c)),
+               "pingpong = 2 alternates dQ of up to 64 columns, in no order");
   rules.expect(c.pingpong == 0 || c.stages > 1,
                "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
-  const bool is_full = !is_transposed(spec.traits) && !splits;
+  const bool is_full = !is_transposed(spec.traits) && !splits && c.pingpong < 2;
   rules.expect(!spec.traits.softcap || !is_full,
                "128 queries a step leave no registers for the softcap's derivative");
   rules.expect(!spec.traits.varlen || !is_full, "128 queries a step leave no registers for packed sequences");
@@ -143,8 +153,8 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   for (const int tile_m : {64, 128}) {
     for (const int tile_n : {48, 64, 80, 96, 128}) {
       for (const int stages : {1, 2, 3}) {
-        for (const int pingpong : {0, 1}) {
-          if (tile_m == 64 && pingpong == 1) continue;
+        for (const int pingpong : {0, 1, 2}) {
+          if (tile_m == 64 && pingpong > 0) continue;
           all.push_back({.kernel = KernelId::backward_sm90,
                          .tile_m = tile_m,
                          .tile_n = tile_n,
@@ -189,6 +199,14 @@ bool loses_descriptors(const PlannedProblem& problem) {
   return problem.varlen && most > 80 && least <= 112;
 }
 
+/// Returns a config for up to 64 columns that leaves registers for what `whole` has none for.
+KernelConfig alternating(KernelConfig whole) {
+  whole.tile_n = 64;
+  whole.stages = 3;
+  whole.pingpong = 2;
+  return whole;
+}
+
 /// With few columns exponentials take longest, and ping-pong scheduling hides them; with many the products do
 /// (docs/kernel-notes.md). If registers cannot hold both dK and dV, as only the compiler may find out, warpgroups own one each.
 template <KernelId id>
@@ -208,19 +226,20 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   split.pingpong = 0;
   std::vector<KernelConfig> configs;
   if (!loses_descriptors(problem)) configs.push_back(whole);
+  if (is_small) configs.push_back(alternating(whole));
   configs.push_back(split);
   return configs;
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma_rules::kMostColumns, 16},
                                  {"warps", 4, 12},          {"stages", 1, kMostStages},
-                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 1}};
+                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 2}};
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
 KernelConfig conversion(const KernelConfig& config) {
   KernelConfig convert = kernels::backward_convert_sm90.default_config;
   convert.tile_m = config.tile_n;
-  convert.warps = config.warps;
+  convert.warps = config.pingpong == 2 ? 4 : config.warps;
   return convert;
 }
 

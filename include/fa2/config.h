@@ -64,7 +64,8 @@ struct KernelConfig {
   /// tiles' keys, whose partial outputs are merged.
   std::int32_t schedule = 0;
   std::int32_t overlap = 0;  ///< 1: computes the next KV block's scores during this one's softmax
-  /// 1: ping-pong scheduling of warpgroups: one computes its softmax during another's products.
+  /// 1: ping-pong scheduling of warpgroups: one computes its softmax during another's products. 2, in backward_sm90: a turn has
+  /// all products of an iteration, and the warpgroups compute dQ of alternate iterations.
   std::int32_t pingpong = 0;
   std::int32_t speculative_max = 0;  ///< 1: subtracts the last maximum before this block's is known
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup skips KV blocks that none of its own rows sees

@@ -13,19 +13,19 @@ struct WarpgroupOrder {
   int warpgroup;
 
   FA2_DEVICE void start() const {
-    if constexpr (Config::pingpong) {
+    if constexpr (Config::pingpong > 0) {
       if (warpgroup == 0) ptx::bar_arrive(1, 256);
     }
   }
   FA2_DEVICE void wait() const {
-    if constexpr (Config::pingpong) ptx::bar_sync(1 + warpgroup, 256);
+    if constexpr (Config::pingpong > 0) ptx::bar_sync(1 + warpgroup, 256);
   }
   FA2_DEVICE void skip() const {
     wait();
     arrive();
   }
   FA2_DEVICE void arrive() const {
-    if constexpr (Config::pingpong)
+    if constexpr (Config::pingpong > 0)
       ptx::bar_arrive(1 + (warpgroup + 1 == warpgroups ? 0 : warpgroup + 1), 256);
   }
 };

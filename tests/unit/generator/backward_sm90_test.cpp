@@ -161,6 +161,15 @@ TEST_CASE("backward on wgmma: a dQ accumulator of a warpgroup is 64 queries, or 
     CHECK(broken("kernel=backward_convert_sm90,tile_m=64", head_dim) ==
           "64 queries, must be 16 * warps = 128 with head dims up to 64");
   }
+  // Or all 64 queries of alternate iterations.
+  const std::string alternating = "kernel=backward_sm90,tile_n=64,stages=3,pingpong=2";
+  CHECK(broken(alternating, 64) == "");
+  CHECK(broken("kernel=backward_convert_sm90,tile_m=64,warps=4", 64) == "");
+  CHECK(broken("kernel=backward_sm90,tile_n=128,stages=3,pingpong=2", 64)
+            .starts_with("128 queries, must be 64 with pingpong = 2"));
+  CHECK(broken(alternating, 72).starts_with("pingpong = 2 alternates dQ of up to 64 columns, in no order"));
+  CHECK(broken("kernel=backward_ordered_sm90,tile_n=64,stages=3,pingpong=2", 64)
+            .starts_with("pingpong = 2 alternates dQ of up to 64 columns, in no order"));
   for (const int head_dim : {72, 96, 128}) {
     CHECK(broken("kernel=backward_sm90,tile_n=64", head_dim) == "");
     CHECK(broken("kernel=backward_convert_sm90,tile_m=48", head_dim) == "");
@@ -299,7 +308,10 @@ TEST_CASE("backward on wgmma: each warpgroup owns one gradient if registers do n
         REQUIRE_FALSE(choices.empty());
         CHECK(pass_of(choices[0].config) == pass);
         CHECK(choices.back().config.tile_m == (head_dim > 128 ? 128 : 64));
-        if (head_dim <= 64) CHECK(choices.size() == 1);
+        // Up to 64 columns warpgroups compute dQ of alternate steps, unless dQ is accumulated in order.
+        const bool alternates = head_dim <= 64 && pass == KernelPass::dq_dk_dv;
+        CHECK((choices[0].config.pingpong == 2) == alternates);
+        if (head_dim <= 64) CHECK(choices.size() == (alternates ? 2 : 1));
       }
     }
   }

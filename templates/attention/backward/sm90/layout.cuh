@@ -26,7 +26,10 @@ struct BackwardLayoutSm90 {
 
   /// Rounds up to 1024 bytes, the period of the widest swizzle.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  static constexpr int score_places = Config::pingpong + 2;
+  /// Whether the warpgroups compute dQ of alternate iterations, each all of it.
+  static constexpr bool alternates = Config::pingpong == 2;
+  static constexpr int score_readers = alternates ? 4 : Config::warps;  ///< warps that read the dS of a slot
+  static constexpr int score_places = Config::pingpong > 0 ? 3 : 2;
   static constexpr int value_start = key_tiles * KeyTile::bytes;
   static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);

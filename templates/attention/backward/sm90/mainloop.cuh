@@ -32,22 +32,20 @@ struct BackwardMainloopSm90 {
   /// Runs lines 6 to 19 of Algorithm 2. dQ of an iteration needs the dS of all warpgroups, so it is computed
   /// in the next iteration and stored during its other products.
   FA2_DEVICE void run() {
-    const WarpgroupOrder<Config> order{warpgroup};
-    const int steps = work.steps();
     dk.clear();
     dv.clear();
-    if (steps == 0) return;
+    if (work.steps() == 0) return;
+    if constexpr (Layout::alternates) return run_in_turns();
+    const WarpgroupOrder<Config> order{warpgroup};
     order.start();
     if (warpgroup == 1)
       order.skip();  // half an iteration behind, so that its products overlap the other's
                      // exponentials
-    Progress at{QueryStep::first(work), steps};
+    Progress at{QueryStep::first(work), work.steps()};
     run_step<true>(order, at);
     while (at.left > 0) run_step<false>(order, at);
     if (warpgroup == 0) order.skip();
-    dq.issue(at.place.before());
-    ptx::wgmma_wait_group<0>();
-    dq.finish(at.place.before(), at.last_tile);
+    add_dq(at.place.before(), at.last_tile);
   }
 
  private:
@@ -63,7 +61,7 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
     // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
     // the scores.
-    if constexpr (Config::pingpong) dq.shared.base = ptx::renewed(dq.shared.base);
+    if constexpr (Config::pingpong > 0) dq.shared.base = ptx::renewed(dq.shared.base);
     order.wait();
     issue_scores(at.state);
     issue_score_gradients(at.state);
@@ -89,6 +87,72 @@ struct BackwardMainloopSm90 {
     at.state.advance();
     at.place.advance();
     --at.left;
+  }
+
+  /// Like run(), with all products of an iteration in one turn, which also begins the next one: it needs fewer registers,
+  /// and has none in flight where it ends. Warpgroup i % 2 computes dQ of iteration i, a turn later.
+  FA2_DEVICE void run_in_turns() {
+    const WarpgroupOrder<Config> order{warpgroup};
+    Progress at{QueryStep::first(work), work.steps()};
+    bool owns_dq = warpgroup == 0, owned_dq = false;  // of this iteration, and of the one before
+    order.start();
+    order.wait();
+    issue_scores(at.state);
+    issue_score_gradients(at.state);
+    order.arrive();
+    to_operands(at.step, at.state);
+    publish_score_gradients(at.place);
+    while (at.left > 1) {
+      run_turn(order, at, owned_dq);
+      owned_dq = owns_dq, owns_dq = !owns_dq;
+    }
+    order.wait();
+    issue_dv(at.state);
+    issue_dk(at.state);
+    order.arrive();
+    ptx::wgmma_wait_group<0>();
+    hold_sums();
+    if (owned_dq) add_dq(at.place.before(), at.last_tile);
+    if (owns_dq) add_dq(at.place, sum_tile_of(params, work, at.step));
+  }
+
+  /// dV, dQ of the iteration before if `adds_dq`, and dK; then S, P and dS of the next iteration.
+  FA2_DEVICE void run_turn(const WarpgroupOrder<Config>& order, Progress& at, bool adds_dq) {
+    State next = at.state;
+    next.advance();
+    dq.shared.base = ptx::renewed(dq.shared.base);
+    order.wait();
+    issue_dv(at.state);
+    if (adds_dq) dq.issue(at.place.before());
+    issue_dk(at.state);
+    issue_scores(next);
+    issue_score_gradients(next);
+    order.arrive();
+    ptx::wgmma_wait_group<2>();
+    hold_sums();
+    release(dq.shared.d_output_empty(at.state.index));
+    release(dq.shared.queries_empty(at.state.index));
+    if (adds_dq) dq.finish(at.place.before(), at.last_tile);
+    at.last_tile = sum_tile_of(params, work, at.step);
+    at.step.advance(work);
+    at.state = next;
+    at.place.advance();
+    --at.left;
+    to_operands(at.step, at.state);
+    publish_score_gradients(at.place);
+  }
+
+  FA2_DEVICE void hold_sums() {
+    hold(dv);
+    hold(dk);
+    hold(probabilities);
+    hold(score_gradients);
+  }
+
+  FA2_DEVICE void add_dq(const ScoreState<Config>& place, int tile) {
+    dq.issue(place);
+    ptx::wgmma_wait_group<0>();
+    dq.finish(place, tile);
   }
 
   /// Issues S^T = K Q^T.

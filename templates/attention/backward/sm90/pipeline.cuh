@@ -41,7 +41,7 @@ FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared
     FA2_UNROLL
     for (int place = 0; place < Layout::score_places; ++place) {
       ptx::mbarrier_init(shared.scores_full(place), 4 * Layout::key_tiles);
-      ptx::mbarrier_init(shared.scores_empty(place), Config::warps + (Layout::blocks > 1));
+      ptx::mbarrier_init(shared.scores_empty(place), Layout::score_readers + (Layout::blocks > 1));
     }
     FA2_UNROLL
     for (int place = 0; place < (Config::splits_gradients ? 2 : 0); ++place) {

@@ -70,6 +70,7 @@ struct QueryGradient {
  private:
   /// Returns the number of accumulator `m` among the tile's. Each block of a cluster has half of them.
   FA2_DEVICE int m_tile(int m) const {
+    if constexpr (Layout::alternates) return m;
     return (block_of_tile<Config>() * Sums::warpgroups + warpgroup) * m_tiles + m;
   }
   FA2_DEVICE int first_row(int m) const { return 64 * m_tile(m); }
