@@ -129,8 +129,7 @@ struct KernelKind {
   /// Returns the threads of a block, including warps that only load.
   int (*threads)(const KernelConfig& config) = [](const KernelConfig& config) { return 32 * config.warps; };
   /// Returns how many adjacent blocks share a tile, and run together as a cluster.
-  int (*cluster)(const AttentionTraits& traits,
-                 const KernelConfig& config) = [](const AttentionTraits&, const KernelConfig&) { return 1; };
+  int (*cluster)(const AttentionTraits& traits) = [](const AttentionTraits&) { return 1; };
   /// Returns the dynamic shared memory of a block in bytes.
   int (*shared_bytes)(const AttentionTraits& traits, const KernelConfig& config) =
       [](const AttentionTraits&, const KernelConfig&) { return 0; };

@@ -112,7 +112,7 @@ KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, i
                       .heads = p.batch * p.heads_kv,
                       .heads_per_section = kv_heads_per_section(problem, fused),
                       .tiles_at_once = std::int64_t{sm_count} * fused.ctas_per_sm /
-                                       kind_of(fused).cluster(traits_of({p, {}}), fused)};
+                                       kind_of(fused).cluster(traits_of({p, {}}))};
   const std::int64_t longest = std::ranges::max(launch.steps);
   const auto of = [&](std::int64_t count) {
     if (count <= 1) return KeyParts{};

@@ -29,7 +29,7 @@ bool splits_gradients(const AttentionTraits& traits, const KernelConfig& config)
 }
 
 /// Returns how many blocks share a key tile, each with half of its keys and of dQ's columns.
-int cluster(const AttentionTraits& traits, const KernelConfig&) {
+int cluster(const AttentionTraits& traits) {
   return padded_dim(traits.head_dim) > kMostDim ? 2 : 1;
 }
 
@@ -39,8 +39,8 @@ bool orders_sums(const KernelConfig& config) {
 
 /// Returns the shared memory of a block whose ring of dO has `output_stages` slots.
 int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int output_stages) {
-  const bool splits = splits_gradients(traits, c), exchanges = cluster(traits, c) > 1;
-  const int keys = c.tile_m / cluster(traits, c), score_places = c.pingpong > 0 ? 3 : 2;
+  const bool splits = splits_gradients(traits, c), exchanges = cluster(traits) > 1;
+  const int keys = c.tile_m / cluster(traits), score_places = c.pingpong > 0 ? 3 : 2;
   const int scores = c.tile_n * keys * element_bytes(traits);
   const int received = exchanges ? kHalfKeyBytes + score_places * scores : 0;
   const int slot = aligned(c.tile_n * row_bytes(traits, Side::q)) + 4 * c.tile_n;
@@ -53,8 +53,8 @@ int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int 
 
 /// Returns the slots for dO: fewer than for Q if they do not fit beside what the blocks of a cluster exchange.
 int output_stages(const AttentionTraits& traits, const KernelConfig& c) {
-  constexpr int kSharedPerBlock = 232448;
-  return cluster(traits, c) > 1 && shared_bytes_with(traits, c, c.stages) > kSharedPerBlock ? 1 : c.stages;
+  const bool fits = shared_bytes_with(traits, c, c.stages) <= find_arch("sm_90a")->shared_per_block;
+  return cluster(traits) > 1 && !fits ? 1 : c.stages;
 }
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
@@ -65,7 +65,7 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndOperands = 28;
   if (splits_gradients(traits, c)) {
-    const int sums = padded_dim(traits.head_dim) > 128 ? c.tile_n / cluster(traits, c) : c.tile_n / 2;
+    const int sums = padded_dim(traits.head_dim) > 128 ? c.tile_n / cluster(traits) : c.tile_n / 2;
     return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v)) / 2 + c.tile_n / 4 + sums +
            kAddressesAndOperands;
   }
@@ -81,14 +81,11 @@ void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
   const std::int64_t rows = std::int64_t{16} * warps;
   if (is_transposed(spec.traits)) {
     rules.expect(warps == 8, "warps = {}, must be 8 with head dims above 64", warps);
+  } else if (spec.config.pingpong == 2) {  // one warpgroup accumulates all of an iteration
+    rules.expect(queries == 64, "{} queries, must be 64 with pingpong = 2", queries);
   } else {
-    // With pingpong = 2 one warpgroup accumulates all of an iteration.
-    if (spec.config.pingpong == 2) {
-      rules.expect(queries == 64, "{} queries, must be 64 with pingpong = 2", queries);
-    } else {
-      rules.expect(queries == rows, "{} queries, must be 16 * warps = {} with head dims up to 64", queries,
-                   rows);
-    }
+    rules.expect(queries == rows, "{} queries, must be 16 * warps = {} with head dims up to 64", queries,
+                 rows);
   }
 }
 
@@ -108,7 +105,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
   const bool splits = splits_gradients(spec.traits, c);
-  const bool shares = cluster(spec.traits, c) > 1;
+  const bool shares = cluster(spec.traits) > 1;
   if (shares) {
     rules.expect(c.tile_m == rows && c.warps == 8,
                  "tile_m = {}, must be 128 with warps = 8 and head_dim = {}: two blocks share it", c.tile_m,
@@ -122,7 +119,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong < 2 || (!is_transposed(spec.traits) && !orders_sums(c)),
                "pingpong = 2 alternates dQ of up to 64 columns, in no order");
   rules.expect(c.pingpong == 0 || c.stages > 1,
-               "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
+               "pingpong = {} needs stages = 2: one waits for its turn in a slot that the other waits for",
+               c.pingpong);
   const bool is_full = !is_transposed(spec.traits) && !splits && c.pingpong < 2;
   rules.expect(!spec.traits.softcap || !is_full,
                "128 queries a step leave no registers for the softcap's derivative");
@@ -135,7 +133,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   // The transposed product reads past K's last column, so V must fill that memory.
   const int behind = 64 * (backward_sm90::sum_cols(spec.traits) * element_bytes(spec.traits) -
                            row_bytes(spec.traits, Side::k));
-  const int keys = c.tile_m / cluster(spec.traits, c);
+  const int keys = c.tile_m / cluster(spec.traits);
   rules.expect(!is_transposed(spec.traits) || behind <= keys * row_bytes(spec.traits, Side::v),
                "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
                spec.traits.head_dim);
@@ -174,7 +172,7 @@ std::vector<RenderedConstant> constants(const KernelSpec& spec) {
           {"sums_dq", 1},
           {"orders_sums", orders_sums(spec.config)},
           {"splits_gradients", splits_gradients(spec.traits, spec.config)},
-          {"cluster_blocks", cluster(spec.traits, spec.config)},
+          {"cluster_blocks", cluster(spec.traits)},
           {"output_stages", output_stages(spec.traits, spec.config)},
           {"producer_registers", shares.producer},
           {"consumer_registers", shares.consumer}};

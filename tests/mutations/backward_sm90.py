@@ -45,7 +45,7 @@ BUGS = {
          "backward varlen on wgmma"),
         ("run_turn", "Q's slot released before dK has read it, in turns", "ptx::wgmma_wait_group<2>();", "ptx::wgmma_wait_group<3>();",
          "backward varlen on wgmma"),
-        ("run_step", "dQ added to the tile after its own",
+        ("advance", "dQ added to the tile after its own",
          "at.last_tile = sum_tile_of(params, work, at.step); at.step.advance(work);",
          "at.step.advance(work); at.last_tile = sum_tile_of(params, work, at.step);", "backward on wgmma"),
         ("run_step", "Q's slot released before dK has read it",

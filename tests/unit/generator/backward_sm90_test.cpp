@@ -210,8 +210,8 @@ TEST_CASE("backward on wgmma: shared memory of hand-computed cases") {
 TEST_CASE("backward on wgmma: two blocks share a key tile of wide heads") {
   const KernelConfig config = default_config(KernelId::backward_sm90);
   for (int head_dim = 8; head_dim <= 256; head_dim += 8)
-    CHECK(kind_of(config).cluster(traits(head_dim, 64), config) == (head_dim > 128 ? 2 : 1));
-  CHECK(kind_of(config).cluster(traits(64, 256), config) == 1);
+    CHECK(kind_of(config).cluster(traits(head_dim, 64)) == (head_dim > 128 ? 2 : 1));
+  CHECK(kind_of(config).cluster(traits(64, 256)) == 1);
   // K and V of 64 keys; stages of 64 queries with a float each, of which dO has one; dS and P; half of the other block's K,
   // and its dS; mbarriers.
   CHECK(shared("tile_n=64,stages=2", 256, 256) == 2 * 64 * 256 * 2 + 3 * (64 * 256 * 2 + 4 * 64) +

@@ -3,7 +3,7 @@
 // Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh), or
 // two that share its keys (exchange.cuh).
 // Block: in the first warpgroup one warp loads, and two order the dQ accumulation if its bits must not vary
-// (turns.cuh). The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
+// (turns.cuh), and one exchanges dS with the other block that shares the tile. The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
 // accumulator in global memory.
 // Consumer warpgroup: owns both gradients of 64 keys (mainloop.cuh) or one gradient of the block's 64 keys
 // (split.cuh).

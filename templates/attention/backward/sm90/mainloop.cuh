@@ -62,12 +62,7 @@ struct BackwardMainloopSm90 {
     // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
     // the scores.
     if constexpr (Config::pingpong > 0) dq.shared.base = ptx::renewed(dq.shared.base);
-    order.wait();
-    issue_scores(at.state);
-    issue_score_gradients(at.state);
-    order.arrive();
-    to_operands(at.step, at.state);
-    publish_score_gradients(at.place);
+    compute_operands(order, at);
     order.wait();
     issue_dv(at.state);
     if constexpr (!kFirst) dq.issue(at.place.before());
@@ -82,11 +77,7 @@ struct BackwardMainloopSm90 {
     hold(dk);
     hold(score_gradients);
     release(dq.shared.queries_empty(at.state.index));
-    at.last_tile = sum_tile_of(params, work, at.step);
-    at.step.advance(work);
-    at.state.advance();
-    at.place.advance();
-    --at.left;
+    advance(at);
   }
 
   /// Like run(), with all products of an iteration in one turn, which also begins the next one: it needs fewer registers,
@@ -96,12 +87,7 @@ struct BackwardMainloopSm90 {
     Progress at{QueryStep::first(work), work.steps()};
     bool owns_dq = warpgroup == 0, owned_dq = false;  // of this iteration, and of the one before
     order.start();
-    order.wait();
-    issue_scores(at.state);
-    issue_score_gradients(at.state);
-    order.arrive();
-    to_operands(at.step, at.state);
-    publish_score_gradients(at.place);
+    compute_operands(order, at);
     while (at.left > 1) {
       run_turn(order, at, owned_dq);
       owned_dq = owns_dq, owns_dq = !owns_dq;
@@ -133,13 +119,27 @@ struct BackwardMainloopSm90 {
     release(dq.shared.d_output_empty(at.state.index));
     release(dq.shared.queries_empty(at.state.index));
     if (adds_dq) dq.finish(at.place.before(), at.last_tile);
-    at.last_tile = sum_tile_of(params, work, at.step);
-    at.step.advance(work);
-    at.state = next;
-    at.place.advance();
-    --at.left;
+    advance(at);
     to_operands(at.step, at.state);
     publish_score_gradients(at.place);
+  }
+
+  /// Computes S, P and dS of an iteration, the products in one turn.
+  FA2_DEVICE void compute_operands(const WarpgroupOrder<Config>& order, const Progress& at) {
+    order.wait();
+    issue_scores(at.state);
+    issue_score_gradients(at.state);
+    order.arrive();
+    to_operands(at.step, at.state);
+    publish_score_gradients(at.place);
+  }
+
+  FA2_DEVICE void advance(Progress& at) const {
+    at.last_tile = sum_tile_of(params, work, at.step);
+    at.step.advance(work);
+    at.state.advance();
+    at.place.advance();
+    --at.left;
   }
 
   FA2_DEVICE void hold_sums() {
