@@ -35,6 +35,7 @@ struct ConfigDefaults {
   static constexpr int speculative_max = 0;
   static constexpr int skip_masked = 0;
   static constexpr int split_gradients = 0;
+  static constexpr int bulk_sums = 0;
   static constexpr int packs_heads = 0;
 };
 

@@ -47,7 +47,9 @@ int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int 
   const int output_slot = aligned(c.tile_n * row_bytes(traits, Side::o)) + 4 * c.tile_n;
   const int mbarriers = 2 * (c.stages + output_stages) + 2 * score_places + 2 + (splits ? 4 : 0) +
                         (exchanges ? 3 * score_places + 1 : 0);
-  return keys * key_value_row_bytes(traits) + c.stages * slot + output_stages * output_slot +
+  // Of both warpgroups, each of which has all of an iteration's dQ with pingpong = 2, else half.
+  const int sums = c.bulk_sums * (c.pingpong == 2 ? 2 : 1) * 4 * c.tile_n * padded_dim(traits.head_dim);
+  return sums + keys * key_value_row_bytes(traits) + c.stages * slot + output_stages * output_slot +
          (score_places + (splits ? 2 : 0)) * scores + received + 8 * mbarriers;
 }
 
@@ -118,6 +120,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
   rules.expect(c.pingpong < 2 || (!is_transposed(spec.traits) && !orders_sums(c)),
                "pingpong = 2 alternates dQ of up to 64 columns, in no order");
+  rules.expect(c.bulk_sums == 0 || (c.warps == 8 && !is_transposed(spec.traits) && !orders_sums(c)),
+               "bulk_sums adds dQ of up to 64 columns, by warps = 8, in no order");
   rules.expect(c.pingpong == 0 || c.stages > 1,
                "pingpong = {} needs stages = 2: one waits for its turn in a slot that the other waits for",
                c.pingpong);
@@ -152,13 +156,16 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
     for (const int tile_n : {48, 64, 80, 96, 128}) {
       for (const int stages : {1, 2, 3}) {
         for (const int pingpong : {0, 1, 2}) {
-          if (tile_m == 64 && pingpong > 0) continue;
-          all.push_back({.kernel = KernelId::backward_sm90,
-                         .tile_m = tile_m,
-                         .tile_n = tile_n,
-                         .warps = 8,
-                         .stages = stages,
-                         .pingpong = pingpong});
+          for (const int bulk_sums : {0, 1}) {
+            if (tile_m == 64 && pingpong > 0) continue;
+            all.push_back({.kernel = KernelId::backward_sm90,
+                           .tile_m = tile_m,
+                           .tile_n = tile_n,
+                           .warps = 8,
+                           .stages = stages,
+                           .pingpong = pingpong,
+                           .bulk_sums = bulk_sums});
+          }
         }
       }
     }
@@ -231,7 +238,8 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma_rules::kMostColumns, 16},
                                  {"warps", 4, 12},          {"stages", 1, kMostStages},
-                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 2}};
+                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 2},
+                                 {"bulk_sums", 0, 1}};
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
 KernelConfig conversion(const KernelConfig& config) {

@@ -71,6 +71,9 @@ struct KernelConfig {
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup skips KV blocks that none of its own rows sees
   /// backward_sm80: 1: half of the warps own dV and half dK, of the same keys; 0: each warp owns both.
   std::int32_t split_gradients = 0;
+  /// backward_sm90: 1: dQ of an iteration passes through shared memory, and another warp adds it in one bulk operation; 0: the warps
+  /// that compute it add it.
+  std::int32_t bulk_sums = 0;
 
   /// Calls field(name, value) for every tunable: all fields but `kernel`.
   template <class Self, class Visitor>
@@ -88,6 +91,7 @@ struct KernelConfig {
     field("speculative_max", self.speculative_max);
     field("skip_masked", self.skip_masked);
     field("split_gradients", self.split_gradients);
+    field("bulk_sums", self.bulk_sums);
   }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);

@@ -94,6 +94,26 @@ TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values o
   check_space(problem);
 }
 
+TEST_CASE("backward on wgmma: a warp adds dQ in bulk, with every way to share the work") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  int heads_q = 1;
+  for (const char* const tiles : {"tile_n=128,stages=2,pingpong=1", "tile_n=128,stages=1",
+                                  "tile_n=64,stages=3,pingpong=2", "tile_m=64,tile_n=128,stages=2"}) {
+    const KernelConfig config = parse_config(std::string("kernel=backward_sm90,bulk_sums=1,") + tiles);
+    Context context(pinning(config));
+    for (const int head_dim : {64, 40}) {
+      AttentionProblem problem =
+          grouped_problem(DType::bf16, MaskKind::causal_bottom_right, head_dim, 300, 290);
+      problem.heads_q = heads_q++ % 3 + 1, problem.heads_kv = 1;
+      const GuardedBackward call(problem);
+      expect_gradients_of_one_kernel(context, call);
+      const BackwardPlan plan = context.backward_plan(problem, device_under_test(), {}, {});
+      CHECK(plan.explain().kernels.at(1).config == config);
+    }
+  }
+}
+
 TEST_CASE("backward on wgmma: head dims of every width, with wider and narrower values") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());

@@ -153,6 +153,22 @@ std::vector<KernelSource> summing_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns the fused backward's first choice on wgmma up to d 64, batched and packed, with dQ added in bulk.
+std::vector<KernelSource> bulk_kernels() {
+  Kernels kernels;
+  const Arch& hopper = *find_arch("sm_90a");
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+    for (const bool varlen : {false, true}) {
+      PlannedProblem p = square(64, mask, 4096);
+      p.varlen = varlen;
+      KernelConfig config = heuristic_choices(p, hopper, KernelPass::dq_dk_dv).at(0).config;
+      config.bulk_sums = 1;
+      kernels.add(p, config, hopper);
+    }
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns the kernels that convert dQ accumulators of either fused backward. They do not depend on mask and
 /// variants.
 std::vector<KernelSource> conversion_kernels() {
@@ -310,6 +326,11 @@ TEST_CASE("the heuristic's kernels of the backward compile without spills") {
 TEST_CASE("the heuristic's fused backward kernels compile without spills and without serialised wgmmas") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(summing_kernels());
+}
+
+TEST_CASE("the fused backward's kernels that add dQ in bulk compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(bulk_kernels());
 }
 
 TEST_CASE("the heuristic's kernels that convert dQ accumulators compile without spills") {

@@ -188,7 +188,8 @@ TEST_CASE("key: every tunable changes it") {
   std::set<std::string_view> changeable;
   for (const KernelConfig& config :
        {kSmall, kHopper, default_config(KernelId::backward_dq_sm80),
-        default_config(KernelId::backward_dk_dv_sm80), parse_config("kernel=backward_sm80,tile_m=128")}) {
+        default_config(KernelId::backward_dk_dv_sm80), parse_config("kernel=backward_sm80,tile_m=128"),
+        parse_config("kernel=backward_sm90,tile_n=128")}) {
     CHECK(keys.insert(key_of(causal, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));

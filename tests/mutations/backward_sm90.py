@@ -16,8 +16,18 @@ BUGS = {
          "backward on wgmma"),
         ("finish", "sums before the turn begins", "TurnBarriers{warpgroup}.await_begin();", "static_cast<void>(warpgroup);",
          "backward on wgmma"),
+        ("stage", "dQ put where the one before is still being added", "barriers.await_begin();", "", "backward on wgmma"),
+        ("stage", "dQ is not shown to the bulk addition", "ptx::fence_proxy_async_shared();", "", "backward on wgmma"),
         ("dropout_of_step", "dK and dV, on wgmma, have the mask of a head of the first batch",
          "of_head(work.at.batch * params.attention.heads_q + step.head)", "of_head(step.head)", "dropout"),
+    ],
+    "bulk_sums.cuh": [
+        ("run", "dQ added before all warps have put it there", "barriers.begin(); barriers.await_end();", "barriers.begin();",
+         "backward on wgmma"),
+        ("run", "dQ's place given back while it is read", "ptx::bulk_wait_group_read<0>();", "", "backward on wgmma"),
+        ("run", "a block ends while its dQ is being added", "if (ptx::elect_one()) ptx::bulk_wait_group<0>();", "", "backward on wgmma"),
+        ("run", "in turns a warpgroup's dQ is added to the other's iteration", "i % 2 != warpgroup", "i % 2 == warpgroup", "backward on wgmma"),
+        ("run", "in turns both warpgroups have a part of dQ", "Layout::alternates ? 0 : warpgroup", "warpgroup", "backward on wgmma"),
     ],
     "exchange.cuh": [
         ("send_keys", "the other half of K's columns", "half = other *", "half = (other ^ 1) *", "backward on wgmma"),

@@ -51,8 +51,12 @@ struct QuerySums {
 
   /// Returns the address of this thread's floats in wgmma tile `m` of an accumulator tile.
   FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int m) {
+    return address(params, tile, m, ptx::thread_index() % 128);
+  }
+  /// Returns the address of the floats of a warpgroup's thread `thread`.
+  FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int m, int thread) {
     float* const sums = params.delta + 3 * params.statistic_count;
-    return sums + (tile * (warpgroups * m_tiles) + m) * floats_of_m_tile + ptx::thread_index() % 128 * 4;
+    return sums + (tile * (warpgroups * m_tiles) + m) * floats_of_m_tile + thread * 4;
   }
 
   /// Distance between a thread's groups of four; floats. Other threads' groups lie between.

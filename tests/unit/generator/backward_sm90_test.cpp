@@ -178,6 +178,23 @@ TEST_CASE("backward on wgmma: a dQ accumulator of a warpgroup is 64 queries, or 
   }
 }
 
+TEST_CASE("backward on wgmma: dQ of up to 64 columns may be added in bulk") {
+  const std::string bulk = "kernel=backward_sm90,bulk_sums=1,";
+  CHECK(broken(bulk + "tile_n=128,pingpong=1", 64) == "");
+  CHECK(broken(bulk + "tile_n=64,stages=3,pingpong=2", 40) == "");
+  const std::string rule = "bulk_sums adds dQ of up to 64 columns, by warps = 8, in no order";
+  CHECK(broken(bulk + "tile_n=64", 72).starts_with(rule));
+  CHECK(broken(bulk + "tile_m=64,tile_n=64,warps=4", 64).starts_with(rule));
+  CHECK(broken("kernel=backward_ordered_sm90,bulk_sums=1,tile_n=128", 64).starts_with(rule));
+  // Float32 for 128 queries of 64 columns, of both warpgroups together or of each; 40 columns take 48.
+  const auto more = [](const std::string& config, int head_dim) {
+    return shared("bulk_sums=1," + config, head_dim, head_dim) - shared(config, head_dim, head_dim);
+  };
+  CHECK(more("tile_n=128,pingpong=1", 64) == 128 * 64 * 4);
+  CHECK(more("tile_n=64,stages=3,pingpong=2", 64) == 2 * 64 * 64 * 4);
+  CHECK(more("tile_n=128", 40) == 128 * 48 * 4);
+}
+
 TEST_CASE("backward on wgmma: what a transposed product reads behind the keys is shared memory") {
   // 64 * 2 bytes per missing column, of which there are 48; V of a warpgroup's 64 keys and of the other's.
   CHECK(broken("kernel=backward_sm90", traits(72, 8)) == "head_dim_v = 8 is too small beside head_dim = 72");

@@ -2,15 +2,16 @@
 //
 // Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh), or
 // two that share its keys (exchange.cuh).
-// Block: in the first warpgroup one warp loads, and two order the dQ accumulation if its bits must not vary
-// (turns.cuh), and one exchanges dS with the other block that shares the tile. The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
-// accumulator in global memory.
+// Block: in the first warpgroup one warp loads. Two others order the dQ accumulation if its bits must not vary
+// (turns.cuh), or add dQ in bulk (bulk_sums.cuh). One exchanges dS with the other block that shares the tile. The
+// other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ accumulator in global memory.
 // Consumer warpgroup: owns both gradients of 64 keys (mainloop.cuh) or one gradient of the block's 64 keys
 // (split.cuh).
 // Shared memory: K and V, the rings of Q and dO, slots for dS, mbarriers (layout.cuh). dK and dV leave
 // through K and V.
 #pragma once
 
+#include "attention/backward/sm90/bulk_sums.cuh"
 #include "attention/backward/sm90/exchange.cuh"
 #include "attention/backward/sm90/mainloop.cuh"
 #include "attention/backward/sm90/producer.cuh"
@@ -112,6 +113,9 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
     if (warp == 0) BackwardProducer<Config>{params, shared, work}.run();
     if (Config::orders_sums && (warp == 1 || warp == 2))
       TurnKeeper<Config>{params.backward, work, warp - 1}.run();
+    if constexpr (Config::bulk_sums) {
+      if (warp == 1 || warp == 2) BulkAdder<Config>{params.backward, work, shared, warp - 1}.run();
+    }
     if constexpr (Config::cluster_blocks > 1) {
       if (warp == 3) ScoreExchange<Config>{shared, work.steps()}.run();
     }

@@ -8,7 +8,8 @@ namespace fa2 {
 /// K and V lie in tiles of 64 keys, one per warpgroup unless gradients are split. Then come a ring of Q and a
 /// ring of dO, whose slots carry LSE and delta per row. Last come slots for dS, which all warpgroups read.
 /// Ping-pong scheduling needs a third slot, because one warpgroup writes while the other reads the two
-/// before. The blocks of a cluster have room for what the other one sends: dS, and half of K's columns.
+/// before. The blocks of a cluster have room for what the other one sends: dS, and half of K's columns. With
+/// bulk_sums each warpgroup has room for its dQ of an iteration.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
@@ -38,7 +39,10 @@ struct BackwardLayoutSm90 {
   static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
   static constexpr int received_start = weights_start + 2 * weights_bytes;
   static constexpr int received_bytes = blocks > 1 ? half_key_bytes + score_places* ScoreTile::bytes : 0;
-  static constexpr int statistics_start = received_start + received_bytes;
+  static constexpr int sums_start = received_start + received_bytes;
+  static constexpr int sum_parts = alternates ? 1 : warpgroups;  ///< warpgroups that share an iteration's dQ
+  static constexpr int sum_bytes = Config::bulk_sums ? 4 * Config::tile_n * padded_dim / sum_parts : 0;
+  static constexpr int statistics_start = sums_start + warpgroups * sum_bytes;
   static constexpr int mbarrier_start =
       statistics_start + (Config::stages + Config::output_stages) * 4 * Config::tile_n;
   static constexpr int mbarriers = 2 * (Config::stages + Config::output_stages) + 2 * score_places + 2 +
@@ -70,6 +74,8 @@ struct BackwardLayoutSm90 {
   FA2_DEVICE ScoreTile received_scores(int place) const {
     return {at(received_start + half_key_bytes + place * ScoreTile::bytes)};
   }
+  /// Returns where a warpgroup's dQ lies until it is added, in register order.
+  FA2_DEVICE SharedAddress sums(int warpgroup) const { return at(sums_start + warpgroup * sum_bytes); }
   FA2_DEVICE SharedAddress offsets(int slot) const {
     return at(statistics_start + slot * 4 * Config::tile_n);
   }

@@ -55,6 +55,7 @@ struct QueryGradient {
     for (int m = 0; m < m_tiles; ++m) hold(dq[m]);
     release(shared.scores_empty(at.index));
     if constexpr (Layout::blocks > 1) release(shared.received_empty(at.index));
+    if constexpr (Config::bulk_sums) return stage();
     if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.await_begin();
     FA2_UNROLL
     for (int m = 0; m < m_tiles; ++m) {
@@ -68,6 +69,21 @@ struct QueryGradient {
   }
 
  private:
+  /// Puts dQ where a BulkAdder finds it.
+  FA2_DEVICE void stage() {
+    static_assert(!Config::bulk_sums || m_tiles == 1, "a warpgroup has one accumulator");
+    const TurnBarriers barriers{warpgroup};
+    barriers.await_begin();
+    const SharedAddress to = shared.sums(warpgroup) + static_cast<u32>(ptx::thread_index() % 128 * 16);
+    for_each_four(dq[0], [&](const float(&v)[4], int j) {
+      const ptx::Vector16 four{
+          {ptx::bits_of(v[0]), ptx::bits_of(v[1]), ptx::bits_of(v[2]), ptx::bits_of(v[3])}};
+      ptx::st_shared_v4(to + static_cast<u32>(4 * Sums::stride * j), four);
+    });
+    ptx::fence_proxy_async_shared();
+    barriers.end();
+  }
+
   /// Returns the number of accumulator `m` among the tile's. Each block of a cluster has half of them.
   FA2_DEVICE int m_tile(int m) const {
     if constexpr (Layout::alternates) return m;
