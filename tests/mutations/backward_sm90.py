@@ -25,7 +25,6 @@ BUGS = {
         ("run", "dQ added before all warps have put it there", "barriers.begin(); barriers.await_end();", "barriers.begin();",
          "backward on wgmma"),
         ("run", "dQ's place given back while it is read", "ptx::bulk_wait_group_read<0>();", "", "backward on wgmma"),
-        ("run", "a block ends while its dQ is being added", "if (ptx::elect_one()) ptx::bulk_wait_group<0>();", "", "backward on wgmma"),
         ("run", "in turns a warpgroup's dQ is added to the other's iteration", "i % 2 != warpgroup", "i % 2 == warpgroup", "backward on wgmma"),
         ("run", "in turns both warpgroups have a part of dQ", "Layout::alternates ? 0 : warpgroup", "warpgroup", "backward on wgmma"),
     ],
