@@ -47,7 +47,7 @@ int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int 
   const int output_slot = aligned(c.tile_n * row_bytes(traits, Side::o)) + 4 * c.tile_n;
   const int mbarriers = 2 * (c.stages + output_stages) + 2 * score_places + 2 + (splits ? 4 : 0) +
                         (exchanges ? 3 * score_places + 1 : 0);
-  // Of both warpgroups, each of which has all of an iteration's dQ with pingpong = 2, else half.
+  // Each warpgroup stages all of an iteration's dQ with pingpong = 2, and half of it otherwise.
   const int sums = c.bulk_sums * (c.pingpong == 2 ? 2 : 1) * 4 * c.tile_n * padded_dim(traits.head_dim);
   return sums + keys * key_value_row_bytes(traits) + c.stages * slot + output_stages * output_slot +
          (score_places + (splits ? 2 : 0)) * scores + received + 8 * mbarriers;

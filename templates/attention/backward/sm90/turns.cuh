@@ -17,16 +17,16 @@ FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& 
          first_sum_tile(work.shape(), work.at.batch, Config::tile_n) + step.n;
 }
 
-/// Named barriers of a consumer warpgroup and the warp that keeps its turns or adds for it. They say when the warpgroup may
-/// add.
+/// Named barriers between a consumer warpgroup and the warp that serves it: its semaphore warp, or its BulkAdder. They say
+/// when the warpgroup may add.
 struct TurnBarriers {
   static constexpr int threads = 128 + 32;
   int warpgroup;
 
-  /// That warp calls begin(), and the consumers wait in await_begin().
+  /// The serving warp calls begin(), and the consumers wait in await_begin().
   FA2_DEVICE void begin() const { ptx::bar_arrive(4 + warpgroup, threads); }
   FA2_DEVICE void await_begin() const { ptx::bar_sync(4 + warpgroup, threads); }
-  /// The consumers call end(), and that warp waits in await_end().
+  /// The consumers call end(), and the serving warp waits in await_end().
   FA2_DEVICE void end() const { ptx::bar_arrive(6 + warpgroup, threads); }
   FA2_DEVICE void await_end() const { ptx::bar_sync(6 + warpgroup, threads); }
 };
