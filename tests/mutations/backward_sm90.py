@@ -12,8 +12,6 @@ BUGS = {
          "ptx::mbarrier_wait_copies(shared.received_full(at.index), at.phase);", "static_cast<void>(at);", "backward on wgmma"),
         ("issue", "the other block's keys left out of dQ", "if constexpr (Layout::blocks > 1) wgmma_tt", "if constexpr (false) wgmma_tt",
          "backward on wgmma"),
-        ("m_tile", "both blocks add the first half of dQ's columns", "(block_of_tile<Config>() * Sums::warpgroups + warpgroup)", "(0 + warpgroup)",
-         "backward on wgmma"),
         ("finish", "sums before the turn begins", "TurnBarriers{warpgroup}.await_begin();", "static_cast<void>(warpgroup);",
          "backward on wgmma"),
         ("stage", "dQ put where the one before is still being added", "barriers.await_begin();", "", "backward on wgmma"),
@@ -26,7 +24,6 @@ BUGS = {
          "backward on wgmma"),
         ("run", "dQ's place given back while it is read", "ptx::bulk_wait_group_read<0>();", "", "backward on wgmma"),
         ("run", "in turns a warpgroup's dQ is added to the other's iteration", "i % 2 != warpgroup", "i % 2 == warpgroup", "backward on wgmma"),
-        ("run", "in turns both warpgroups have a part of dQ", "Layout::alternates ? 0 : warpgroup", "warpgroup", "backward on wgmma"),
     ],
     "exchange.cuh": [
         ("send_keys", "the other half of K's columns", "half = other *", "half = (other ^ 1) *", "backward on wgmma"),
@@ -99,6 +96,9 @@ BUGS = {
          "mainloop.dk, 1.0f, params.dk", "backward on wgmma"),
     ],
     "turns.cuh": [
+        ("first_m_tile", "both blocks add the first half of dQ's columns", "(block_of_tile<Config>() * Sums::warpgroups + warpgroup)", "(0 + warpgroup)",
+         "backward on wgmma"),
+        ("first_m_tile", "in turns both warpgroups have a part of dQ", "if constexpr (Layout::alternates) return 0;", "", "backward on wgmma"),
         ("flag_of", "both blocks take the first one's turns", "(block_of_tile<Config>() * 2 + warpgroup)", "(0 + warpgroup)",
          "backward on wgmma"),
         ("run", "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)", "backward on wgmma"),

@@ -27,7 +27,7 @@ struct BulkAdder {
       barriers.await_end();
       if (ptx::elect_one()) {
         ptx::bulk_reduce_add_f32(
-            Sums::address(params, sum_tile_of(params, work, step), Layout::alternates ? 0 : warpgroup, 0),
+            Sums::address(params, sum_tile_of(params, work, step), first_m_tile<Config>(warpgroup), 0),
             shared.sums(warpgroup), Layout::sum_bytes);
         ptx::bulk_commit_group();
         ptx::bulk_wait_group_read<0>();

@@ -84,11 +84,8 @@ struct QueryGradient {
     barriers.end();
   }
 
-  /// Returns the number of accumulator `m` among the tile's. Each block of a cluster has half of them.
-  FA2_DEVICE int m_tile(int m) const {
-    if constexpr (Layout::alternates) return m;
-    return (block_of_tile<Config>() * Sums::warpgroups + warpgroup) * m_tiles + m;
-  }
+  /// Returns the number of accumulator `m` among the tile's.
+  FA2_DEVICE int m_tile(int m) const { return first_m_tile<Config>(warpgroup) + m; }
   FA2_DEVICE int first_row(int m) const { return 64 * m_tile(m); }
 };
 

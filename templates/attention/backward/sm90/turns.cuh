@@ -17,6 +17,16 @@ FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& 
          first_sum_tile(work.shape(), work.at.batch, Config::tile_n) + step.n;
 }
 
+/// Returns the number of a warpgroup's first wgmma tile in an accumulator tile. Each block of a cluster has half of
+/// them.
+template <class Config>
+FA2_DEVICE int first_m_tile(int warpgroup) {
+  using Layout = BackwardLayoutSm90<Config>;
+  using Sums = QuerySums<Config::tile_n, Layout::padded_dim>;
+  if constexpr (Layout::alternates) return 0;
+  return (block_of_tile<Config>() * Sums::warpgroups + warpgroup) * (Sums::m_tiles / Layout::blocks);
+}
+
 /// Named barriers between a consumer warpgroup and the warp that serves it: its semaphore warp, or its BulkAdder. They say
 /// when the warpgroup may add.
 struct TurnBarriers {
