@@ -112,6 +112,7 @@ struct KernelKind {
   /// Operands of one section of heads under a causal mask, in bytes; 0: any. The tiles of a section's heads are interleaved, and
   /// L2 must hold what all of them read: in the forward K and V.
   std::int64_t section_bytes = 0;
+  bool begins_early = false;  ///< its launches may begin while the one before ends (LaunchShape)
   HeadDims head_dims = {};
   /// The fields that the kernel reads, in the order of KernelConfig::visit. All others must be as in KernelConfig{}.
   std::span<const Tunable> tunables = {};

@@ -206,14 +206,14 @@ void Block::fence_proxy_async(bool cluster) {
 }
 
 void Block::store_flag(unsigned* flag, unsigned value, Site site) {
-  if (options_.checks) require(global_->check_store(flag, 4, 4), site);
+  require_global(Access::write, flag, 4, site);
   global_->note_store(flag, 4);
   std::atomic_ref(*flag).store(value, std::memory_order_release);
   signals_->signal();
 }
 
 void Block::await_flag(const unsigned* flag, unsigned value, Site site) {
-  if (options_.checks) require(global_->check_load(flag, 4, 4), site);
+  require_global(Access::read, flag, 4, site);
   wait_for_flag(flag, ~0u, value, false, site);
 }
 
@@ -225,7 +225,7 @@ unsigned Block::add_to_flag(unsigned* flag, unsigned value, Site site) {
 }
 
 bool Block::poll_flag(const unsigned* flag, unsigned mask, unsigned value, Site site) {
-  if (options_.checks) require(global_->check_load(flag, 4, 4), site);
+  require_global(Access::read, flag, 4, site);
   wait_for_flag(flag, mask, value, true, site);
   return (flag_of(flag) & mask) == value;
 }

@@ -113,6 +113,7 @@ class Block final : public Machine {
   void wgmma_wait_group(int first, int pending, Site site) override;
   void setmaxnreg(int first, int registers, bool increases, Site site) override;
   void await_registers(Site site) override;
+  void wait_for_launches_before() override { current().has_waited = true; }
   unsigned atomic_add(unsigned* address, unsigned value, Site site) override;
   unsigned atomic_inc(unsigned* address, unsigned limit, Site site) override;
   float atomic_add(float* address, float value, Site site) override;
@@ -156,8 +157,9 @@ class Block final : public Machine {
     State state = State::ready;
     unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address, or the flag's value
     const unsigned* flag = nullptr;
-    unsigned flag_mask = 0;  ///< bits of the flag that are waited for
-    bool polls = false;      ///< stops to wait for the flag if no block can go on
+    unsigned flag_mask = 0;   ///< bits of the flag that are waited for
+    bool has_waited = false;  ///< for the launches before
+    bool polls = false;       ///< stops to wait for the flag if no block can go on
     Site waits_at;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;  ///< oldest first
@@ -214,6 +216,10 @@ class Block final : public Machine {
   bool land_next_arrival();
   void require_all_waited_for();
   void require(const std::string& broken_rule, Site site) const;
+  /// Checks an access of the running thread to global memory.
+  void require_global(Access access, const void* address, int bytes, Site site);
+  /// Checks that what an earlier launch has written is touched after the wait for it.
+  void require_order(const void* address, int bytes, Site site);
   void require_atomic(const void* address, int bytes, Site site);
   void follow_warpgroup(int first, const WarpgroupStep& step);
   [[noreturn]] void fault(int thread, Site site, const std::string& what) const;

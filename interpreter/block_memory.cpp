@@ -15,15 +15,13 @@ constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
 }  // namespace
 
 void Block::load_global(const void* from, void* to, int bytes, Site site) {
-  if (options_.checks) require(global_->check_load(from, bytes, bytes), site);
+  require_global(Access::read, from, bytes, site);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 void Block::store_global(void* to, const void* from, int bytes, Site site) {
-  if (options_.checks) {
-    require(global_->check_store(to, bytes, bytes), site);
-    global_->note_store(to, bytes);
-  }
+  require_global(Access::write, to, bytes, site);
+  if (options_.checks) global_->note_store(to, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
@@ -50,8 +48,7 @@ void Block::store_shared_of(int thread, unsigned to, const void* from, int bytes
 void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) {
   if (source_bytes < 0 || source_bytes > bytes)
     fault(current_, site, fmt::format("asynchronous copy of {} bytes, {} of them read", bytes, source_bytes));
-  if (source_bytes > 0 && options_.checks)
-    require(global_->check_load(from, source_bytes, source_bytes), site);
+  if (source_bytes > 0) require_global(Access::read, from, source_bytes, site);
   require(shared_.issue(current_number(), clocks_.now(current_number()), to, bytes, bytes), site);
   const Copy copy{to, from, bytes, source_bytes, site};
   current().open_group.push_back(copy);
@@ -125,6 +122,7 @@ void Block::tensor_load(unsigned to, const TensorMap& map, const int* box, unsig
 }
 
 void Block::bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) {
+  require_order(from, bytes, site);
   const BulkMemory memory{{}, {}, const_cast<std::byte*>(static_cast<const std::byte*>(from)), bytes};
   require(copies_.load(current_number(), to, memory, mbarrier, site), site);
 }
@@ -136,6 +134,7 @@ void Block::tensor_store(const TensorMap& map, const int* box, unsigned from, Si
 }
 
 void Block::bulk_reduce_add(float* to, unsigned from, int bytes, Site site) {
+  require_order(to, bytes, site);
   const BulkMemory memory{{}, {}, reinterpret_cast<std::byte*>(to), bytes};
   require(copies_.store(current_number(), memory, from, true, site), site);
 }
@@ -148,10 +147,19 @@ void Block::bulk_wait_group(int pending, bool read_only) {
   copies_.wait_group(current_number(), pending, read_only);
 }
 
-void Block::require_atomic(const void* address, int bytes, Site site) {
+void Block::require_global(Access access, const void* address, int bytes, Site site) {
   if (!options_.checks) return;
-  require(global_->check_atomic(address, bytes, bytes), site);
-  global_->note_store(address, bytes);
+  require(global_->check(access, address, bytes, bytes), site);
+  require_order(address, bytes, site);
+}
+
+void Block::require_order(const void* address, int bytes, Site site) {
+  if (options_.checks && !current().has_waited) require(global_->check_order(address, bytes), site);
+}
+
+void Block::require_atomic(const void* address, int bytes, Site site) {
+  require_global(Access::read_write, address, bytes, site);
+  if (options_.checks) global_->note_store(address, bytes);
 }
 
 unsigned Block::atomic_add(unsigned* address, unsigned value, Site site) {

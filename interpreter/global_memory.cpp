@@ -30,7 +30,8 @@ bool is_followed(const MemoryRange& range) {
 
 }  // namespace
 
-GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges, WrittenBytes& written) {
+GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges, WrittenBytes& written, bool begins_early)
+    : begins_early_(begins_early) {
   written.begin_launch();
   for (const MemoryRange& range : ranges) {
     if (is_followed(range)) written.track(range.begin, range.bytes);
@@ -51,6 +52,13 @@ Written GlobalMemory::Buffer::oldest(const void* address, int bytes) const {
   for (std::uintptr_t i = cells.first; i < cells.end; ++i)
     oldest = std::min(oldest, written[i].load(std::memory_order_relaxed));
   return oldest;
+}
+
+bool GlobalMemory::Buffer::has_earlier(const void* address, int bytes) const {
+  const Cells cells = cells_between(range.begin, address, bytes);
+  return std::any_of(written + cells.first, written + cells.end, [](const WrittenBytes::Cell& cell) {
+    return cell.load(std::memory_order_relaxed) == Written::before;
+  });
 }
 
 std::string_view GlobalMemory::sentence_of(Refusal refusal, Access access) {
@@ -108,6 +116,19 @@ std::string GlobalMemory::check_store(const void* to, int bytes, int alignment) 
 
 std::string GlobalMemory::check_atomic(const void* address, int bytes, int alignment) const {
   return check(Access::read_write, address, bytes, alignment);
+}
+
+std::string GlobalMemory::check_order(const void* address, int bytes) const {
+  if (!begins_early_) return {};
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.written == nullptr || !buffer.holds(address, bytes) || !buffer.has_earlier(address, bytes))
+      continue;
+    return fmt::format(
+        "access of {} bytes at global address {} in {}, which an earlier launch has written: this thread has "
+        "not waited for it (griddepcontrol.wait)",
+        bytes, address, buffer.range.name);
+  }
+  return {};
 }
 
 void GlobalMemory::note_store(const void* to, int bytes) {

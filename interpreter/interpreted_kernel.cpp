@@ -78,7 +78,7 @@ class InterpretedKernel final : public Kernel {
     WrittenBytes alone;
     WrittenBytes* const run = memory != nullptr ? memory->written() : nullptr;
     GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{},
-                        run != nullptr ? *run : alone);
+                        run != nullptr ? *run : alone, shape.begins_early);
     BankCounts banks;
     std::mutex mutex;
     std::vector<std::unique_ptr<Cluster>> idle;

@@ -121,6 +121,9 @@ class Machine {
   /// Waits until the thread's warp has the registers that setmaxnreg requested.
   virtual void await_registers(Site site) = 0;
 
+  /// griddepcontrol.wait.
+  virtual void wait_for_launches_before() = 0;
+
   /// Atomic operations on global memory. They return the old value.
   virtual unsigned atomic_add(unsigned* address, unsigned value, Site site) = 0;
   virtual unsigned atomic_inc(unsigned* address, unsigned limit, Site site) = 0;

@@ -269,6 +269,7 @@ constexpr KernelKind summing_kind(KernelPass pass, int section_mb, decltype(Kern
       .cluster = cluster,
       .shared_bytes = shared_bytes,
       .estimated_registers = estimated_registers,
+      .begins_early = true,
       .configs = all,
       .heuristic = heuristic<id>,
       .conversion = conversion,
@@ -314,4 +315,5 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
                               const KernelConfig& config) { return config.tile_m / 2 + 32; },
 };
 
+    .begins_early = true,
 }  // namespace fa2

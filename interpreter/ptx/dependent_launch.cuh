@@ -1,4 +1,5 @@
-// Programmatic dependent launch: on the interpreter no launch starts early.
+// Programmatic dependent launch: no launch starts early, but a thread that has not waited may not touch what the launches
+// before have written.
 #pragma once
 
 #include "ptx/keywords.cuh"
@@ -7,6 +8,8 @@ namespace fa2::ptx {
 
 FA2_DEVICE void launch_dependents() {}
 
-FA2_DEVICE void wait_for_launches_before() {}
+FA2_DEVICE void wait_for_launches_before() {
+  machine->wait_for_launches_before();
+}
 
 }  // namespace fa2::ptx

@@ -67,8 +67,11 @@ Step of_tiles(const StepRequest& request, std::size_t offset) {
   const bool has_parts = sums_dq(pass) && request.scratch.parts.count > 1;
   const std::int64_t blocks =
       has_parts ? request.scratch.part_blocks() : merge_blocks + most_blocks(problem, request.config);
-  const auto cluster = static_cast<std::uint32_t>(kind_of(request.config).cluster(traits_of({problem, {}})));
-  step.shape = {.grid = static_cast<std::uint32_t>(blocks) * cluster, .cluster = cluster};
+  const KernelKind& kind = kind_of(request.config);
+  const auto cluster = static_cast<std::uint32_t>(kind.cluster(traits_of({problem, {}})));
+  step.shape = {.grid = static_cast<std::uint32_t>(blocks) * cluster,
+                .cluster = cluster,
+                .begins_early = kind.begins_early};
   step.uses = uses_of(pass);
   if (merge_blocks > 0)
     step.uses.insert(step.uses.end(), {{Role::dk, Access::write}, {Role::dv, Access::write}});

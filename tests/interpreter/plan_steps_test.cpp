@@ -32,6 +32,7 @@ struct Params {
 struct Part {
   std::string body;
   std::vector<OperandUse> uses;
+  bool begins_early = false;
 };
 
 const Part kWritesLse = {"if (thread_index() < p.rows) st_global_f32(p.lse + thread_index(), 1.0f);",
@@ -66,7 +67,7 @@ class TwoSteps {
     for (std::size_t i = 0; i < 2; ++i) {
       Step step;
       step.kernel = interpreter::load_interpreted_kernel(binaries_[i], options);
-      step.shape = {1};
+      step.shape = {.grid = 1, .begins_early = parts_[i].begins_early};
       step.uses = parts_[i].uses;
       step.fill = fill;
       plan->add(std::move(step));
@@ -123,6 +124,32 @@ TEST_CASE("a step may add only to what the step before has written") {
   expect_stopped({kAddToLse, {{Role::lse, Access::read_write}}}, 5,
                  {"atomic of 4 bytes at global address", "in lse, which nothing has initialised",
                   "kernel small kernel, block 0, thread 5"});
+}
+
+TEST_CASE("a step that begins early waits before it touches what the step before has written") {
+  const std::string wait = "if (thread_index() != 5) wait_for_launches_before();\n";
+  const Part reads{kReadLse, {{Role::lse, Access::read}, {Role::out, Access::write}}, true};
+  const Part adds{kAddToLse, {{Role::lse, Access::read_write}}, true};
+  const Part overwrites{"st_global_f32(p.lse + thread_index(), 2.0f);", {{Role::lse, Access::write}}, true};
+  for (const Part& part : {reads, adds, overwrites}) {
+    const auto fault_of = [&](const std::string& before, bool begins_early) {
+      return TwoSteps(kWritesLse, {before + part.body, part.uses, begins_early}).fault_of(kRows);
+    };
+    CHECK(says(fault_of("", true),
+               "in lse, which an earlier launch has written: this thread has not waited for it"));
+    CHECK(says(fault_of(wait, true), "kernel small kernel, block 0, thread 5"));
+    CHECK(fault_of("wait_for_launches_before();\n", true) == "");
+    CHECK(fault_of("", false) == "");
+  }
+}
+
+TEST_CASE("a step that begins early may touch what no step has written before it waits") {
+  const Part writes_out{
+      "st_global_v4(p.out + 16 * thread_index(), Vector16{});\nwait_for_launches_before();\n"
+      "ld_global_f32(p.lse + thread_index());",
+      {{Role::lse, Access::read}, {Role::out, Access::write}},
+      true};
+  CHECK(TwoSteps(kWritesLse, writes_out).fault_of(kRows) == "");
 }
 
 TEST_CASE("a run does not see what an earlier run has written") {

@@ -67,6 +67,7 @@ BUGS = {
         ("sum_of_block", "no barrier before the sums of other warps are read", "ptx::bar_sync();", "", "backward"),
     ],
     "convert.cuh": [
+        ("backward_convert", "conversion before the last addition", "ptx::wait_for_launches_before();", "", "backward on wgmma"),
         ("backward_convert", "transposed sums converted as if they were not", "if constexpr (!Sums::transposed)",
          "if constexpr (true)", "backward on wgmma"),
         ("backward_convert", "dQ of the neighbour's sums", "first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile",

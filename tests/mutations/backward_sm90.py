@@ -76,6 +76,7 @@ BUGS = {
         ("advance", "the next query block for every head", "n -= ends;", "n -= 1;", "backward on wgmma"),
     ],
     "producer.cuh": [
+        ("run", "a stale delta", "ptx::wait_for_launches_before();", "", "backward on wgmma"),
         ("load_keys", "waits for the values of one warpgroup alone", "tiles * Layout::ValueTile::bytes",
          "Layout::ValueTile::bytes", "backward on wgmma"),
     ],
@@ -92,6 +93,7 @@ BUGS = {
         ("compute_key_gradients", "keys that no query sees: 0 stored over K that is on its way",
          "ptx::mbarrier_wait(shared.keys_full(), 0);", "if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);",
          "backward on wgmma"),
+        ("backward_sm90", "dQ added to what is not yet 0", "if (ptx::warp_index() != 0) ptx::wait_for_launches_before();", "", "backward on wgmma"),
         ("compute_key_gradients", "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk",
          "mainloop.dk, 1.0f, params.dk", "backward on wgmma"),
     ],

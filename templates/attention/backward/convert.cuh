@@ -10,6 +10,7 @@
 #include "attention/backward/sums.cuh"
 #include "attention/common/varlen_tiles.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "ptx/stmatrix.cuh"
 
 namespace fa2 {
@@ -21,6 +22,7 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   using Sums = QuerySums<Config::tile_m, kCols>;
   static_assert(Sums::warpgroups * 4 == Config::warps, "threads are those that summed");
   const AttentionParams& attention = params.attention;
+  ptx::wait_for_launches_before();
   if (ptx::block_index() < params.merge_blocks) return merge_parts<Config>(params, ptx::block_index());
   const u32 tile_number = ptx::block_index() - params.merge_blocks;
   auto tiles = tiles_of<Config>(attention);

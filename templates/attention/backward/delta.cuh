@@ -9,6 +9,7 @@
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sums.cuh"
 #include "attention/common/varlen_tiles.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "ptx/math.cuh"
 
 namespace fa2 {
@@ -61,6 +62,7 @@ template <class Config>
 FA2_DEVICE void backward_delta(const BackwardParams& params) {
   constexpr int kLanes = 8;
   const AttentionParams& attention = params.attention;
+  ptx::launch_dependents();
   auto tiles = tiles_of<Config>(attention);
   if (Config::varlen && ptx::block_index() >= tiles.count()) return;
   const TileCoordinates at = tiles.at(ptx::block_index());

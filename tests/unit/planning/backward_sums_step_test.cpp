@@ -103,6 +103,14 @@ TEST_CASE("fused backward steps: one block per key tile, then one per query tile
   CHECK(step_of(none, KernelPass::dq_dk_dv).shape.grid == 32 * 16);
 }
 
+TEST_CASE("fused backward steps: on wgmma those behind delta begin early, and delta does not") {
+  for (const KernelPass pass : kPasses)
+    CHECK(step_of(causal_gqa(), pass).shape.begins_early == (pass != KernelPass::delta));
+  const KernelConfig mma = default_config(KernelId::backward_sm80);
+  CHECK_FALSE(
+      backward_step(causal_gqa(), mma, nullptr, scratch_for(causal_gqa(), mma, 0)).shape.begins_early);
+}
+
 TEST_CASE(
     "fused backward steps: delta's blocks fill the last tile, and every step knows the accumulators' "
     "address") {

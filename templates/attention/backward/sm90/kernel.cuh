@@ -18,6 +18,7 @@
 #include "attention/backward/sm90/rows.cuh"
 #include "attention/backward/sm90/split.cuh"
 #include "attention/forward/sm90/epilogue.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "ptx/register_budget.cuh"
 
 namespace fa2 {
@@ -107,6 +108,9 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   if constexpr (Config::cluster_blocks > 1) start_exchange(shared, work.exists() ? work.steps() : 0);
   if (!work.exists()) return;
   const int warpgroup = ptx::warpgroup_index();
+  ptx::launch_dependents();
+  // The producer loads K and V first: delta does not write them, and began when the launches before it had ended.
+  if (ptx::warp_index() != 0) ptx::wait_for_launches_before();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();
     const int warp = ptx::warp_index();

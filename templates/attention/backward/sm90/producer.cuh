@@ -5,6 +5,7 @@
 #include "attention/backward/sm90/pipeline.cuh"
 #include "attention/backward/sm90/rows.cuh"
 #include "attention/backward/sums.cuh"
+#include "ptx/dependent_launch.cuh"
 
 namespace fa2 {
 
@@ -19,6 +20,7 @@ struct BackwardProducer {
 
   FA2_DEVICE void run() const {
     load_keys();
+    ptx::wait_for_launches_before();
     PipelineState<Config::stages> state;
     PipelineState<Config::output_stages> output_state;
     QueryStep step = QueryStep::first(work);
