@@ -153,7 +153,11 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch,
                                             KernelPass pass) {
   if (pass == KernelPass::forward) return heuristic_cases(problem, arch);
-  return {problem};
+  if (!sums_dq(pass)) return {problem};
+  PlannedProblem few = problem.normalized(), many = few;
+  few.seqlen_q = 1;
+  many.seqlen_q = kMostLength;
+  return {few, many};
 }
 
 HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch) {

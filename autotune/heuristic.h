@@ -33,7 +33,8 @@ HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch);
 /// traits.
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch);
 
-/// Like heuristic_cases(), for a pass. Sizes decide nothing in a backward: returns the problem itself.
+/// Like heuristic_cases(), for a pass. In a backward only the number of queries may decide, and only in a kernel that accumulates
+/// dQ.
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch, KernelPass pass);
 
 }  // namespace fa2

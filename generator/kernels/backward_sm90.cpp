@@ -209,7 +209,15 @@ KernelConfig alternating(KernelConfig whole) {
   whole.tile_n = 64;
   whole.stages = 3;
   whole.pingpong = 2;
+  whole.bulk_sums = !orders_sums(whole);
   return whole;
+}
+
+/// Returns whether a key tile has so many steps that dQ added in bulk saves more in them than its last step costs.
+bool has_many_steps(const PlannedProblem& problem) {
+  constexpr std::int64_t kMany = 2048;  // queries, measured on an H100
+  return !problem.window_left && !problem.window_right &&
+         problem.seqlen_q * (problem.heads_q / problem.heads_kv) >= kMany;
 }
 
 /// With few columns exponentials take longest, and ping-pong scheduling hides them; with many the products do
@@ -220,6 +228,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   KernelConfig whole = default_config(id);
   whole.tile_n = is_small ? 128 : 64;
   whole.pingpong = is_small ? 1 : 0;
+  whole.bulk_sums = is_small && !orders_sums(whole) && has_many_steps(problem);
   if (problem.head_dim > kMostDim) {
     KernelConfig small = whole;
     small.tile_n = 48;
@@ -229,6 +238,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   split.tile_m = 64;
   if (!is_small && std::max(problem.head_dim, problem.head_dim_v) <= 128) split.tile_n = 96;
   split.pingpong = 0;
+  split.bulk_sums = 0;
   std::vector<KernelConfig> configs;
   if (!loses_descriptors(problem)) configs.push_back(whole);
   if (is_small) configs.push_back(alternating(whole));
@@ -259,6 +269,7 @@ constexpr KernelKind summing_kind(KernelPass pass, int section_mb, decltype(Kern
       .entry = "fa2_backward",
       .make_step = backward_sm90_step,
       .section_bytes = section_mb << 20,
+      .begins_early = true,
       .tunables = kTunables,
       .default_config = {.kernel = id, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2},
       .runs_on = wgmma_rules::runs_on,
@@ -269,7 +280,6 @@ constexpr KernelKind summing_kind(KernelPass pass, int section_mb, decltype(Kern
       .cluster = cluster,
       .shared_bytes = shared_bytes,
       .estimated_registers = estimated_registers,
-      .begins_early = true,
       .configs = all,
       .heuristic = heuristic<id>,
       .conversion = conversion,
@@ -305,6 +315,7 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
     .main = "attention/backward/convert.cu",
     .entry = "fa2_backward_convert",
     .make_step = backward_sm80_step,
+    .begins_early = true,
     .tunables = kTunablesOfConvert,
     .default_config = {.kernel = KernelId::backward_convert_sm90, .tile_m = 64, .warps = 8},
     .runs_on = wgmma_rules::runs_on,
@@ -315,5 +326,4 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
                               const KernelConfig& config) { return config.tile_m / 2 + 32; },
 };
 
-    .begins_early = true,
 }  // namespace fa2

@@ -278,6 +278,38 @@ TEST_CASE("heuristic: the precompiled cases include the prefill chunks of every 
   }
 }
 
+TEST_CASE("heuristic: on Hopper dQ of up to 64 columns is added in bulk where a key tile has many steps") {
+  const Arch& hopper = *find_arch("sm_90a");
+  const auto config_of = [&](const PlannedProblem& p, KernelPass pass = KernelPass::dq_dk_dv) {
+    return heuristic_choices(p, hopper, pass).at(0).config;
+  };
+  PlannedProblem p = long_problem(64, 2048);
+  p.heads_kv = 16;
+  CHECK(config_of(p).bulk_sums == 1);
+  CHECK(config_of(p, KernelPass::ordered_dq_dk_dv).bulk_sums == 0);
+  p.seqlen_q = 2047;
+  CHECK(config_of(p).bulk_sums == 0);
+  p.heads_kv = 8;  // twice as many steps
+  CHECK(config_of(p).bulk_sums == 1);
+  p.window_left = 512;
+  CHECK(config_of(p).bulk_sums == 0);
+  p.varlen = true;  // 64 queries a step
+  CHECK(config_of(p).bulk_sums == 1);
+  CHECK(config_of(long_problem(72)).bulk_sums == 0);
+}
+
+TEST_CASE("heuristic: the precompiled cases include the backwards of all lengths") {
+  const Arch& hopper = *find_arch("sm_90a");
+  for (const std::int64_t seqlen : {512, 8192}) {
+    const PlannedProblem p = long_problem(64, seqlen);
+    const KernelConfig config = heuristic_choices(p, hopper, KernelPass::dq_dk_dv).at(0).config;
+    CHECK(std::ranges::any_of(
+        heuristic_cases(p, hopper, KernelPass::dq_dk_dv), [&](const PlannedProblem& other) {
+          return heuristic_choices(other, hopper, KernelPass::dq_dk_dv).at(0).config == config;
+        }));
+  }
+}
+
 TEST_CASE("heuristic: valid with every variant") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
