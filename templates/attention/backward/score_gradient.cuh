@@ -146,12 +146,13 @@ struct ScoreGradients {
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
     if constexpr (Config::dropout) {
-      subtract_delta_of_marked(probabilities, gradients);
+      hide(gradients, 0.0f);
+      to_gradients_of_marked(probabilities, gradients);
     } else {
       subtract_delta(gradients);
+      hide(gradients, 0.0f);
+      multiply(probabilities, gradients);
     }
-    hide(gradients, 0.0f);
-    multiply(probabilities, gradients);
   }
 
  private:
@@ -164,16 +165,18 @@ struct ScoreGradients {
       statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
   }
 
-  /// Subtracts delta from dP, which counts as 0 if mark() negated the probability.
+  /// Replaces dP by dS = P (Z dP - delta), where Z is 0 if mark() negated P, else dropout's factor.
   template <int kM, int kN>
-  FA2_DEVICE void subtract_delta_of_marked(const AccumulatorTile<kM, kN>& probabilities,
-                                           AccumulatorTile<kM, kN>& gradients) const {
+  FA2_DEVICE void to_gradients_of_marked(const AccumulatorTile<kM, kN>& probabilities,
+                                         AccumulatorTile<kM, kN>& gradients) const {
     const float rescale = dropout.params.rescale;
     FA2_UNROLL
     for (int c = 0; c < kN; ++c) {
       statistics.for_each_delta(c, [&](int m, int i, float delta) {
+        const float p = probabilities.value[m][c][i];
         float& gradient = gradients.value[m][c][i];
-        gradient = probabilities.value[m][c][i] < 0.0f ? -delta : ptx::fma_rn(gradient, rescale, -delta);
+        gradient =
+            ptx::fma_rn(ptx::max_or_nan_f32(p, 0.0f) * rescale, gradient, -(ptx::magnitude(p) * delta));
       });
     }
   }
@@ -204,8 +207,7 @@ struct ScoreGradients {
   template <int kM, int kN>
   FA2_DEVICE static void multiply(const AccumulatorTile<kM, kN>& probabilities,
                                   AccumulatorTile<kM, kN>& gradients) {
-    for_each_pair(gradients, probabilities,
-                  [](float& gradient, float p) { gradient *= Config::dropout ? ptx::magnitude(p) : p; });
+    for_each_pair(gradients, probabilities, [](float& gradient, float p) { gradient *= p; });
   }
 };
 
