@@ -24,8 +24,6 @@ BUGS = {
          "", "backward on wgmma"),
         ("visit", "LSE and delta of the neighbouring queries, in columns", "(8 * n + fragment_col()) * 4",
          "(8 * n + (fragment_col() ^ 2)) * 4", "backward"),
-        ("multiply", "dS by marked probabilities", "gradient *= Config::dropout ? ptx::magnitude(p) : p;", "gradient *= p;",
-         "dropout"),
         ("to_gradients_of_marked", "dP is not divided by the share kept", "ptx::max_or_nan_f32(p, 0.0f) * rescale", "ptx::max_or_nan_f32(p, 0.0f)",
          "dropout"),
         ("to_gradients_of_marked", "dP of dropped probabilities counts", "ptx::max_or_nan_f32(p, 0.0f) * rescale", "ptx::magnitude(p) * rescale", "dropout"),
