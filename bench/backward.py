@@ -1,6 +1,6 @@
-"""Times the gradients of Q, K and V for bench/compare.py --backward and --train, by fa2 and by PyTorch's backends.
-PyTorch's backward operators are called as autograd calls them, with the tensors that their own forwards saved. d_out is
-N(0,1)."""
+"""Times the gradients of Q, K and V for bench/compare.py --backward and --train, by fa2, by PyTorch's backends, and by
+FlashAttention-4 (PyPI's flash-attn-4) if it is installed. Backward operators are called as autograd calls them, with the
+tensors that their own forwards saved. d_out is N(0,1)."""
 import math
 
 import variants
@@ -29,6 +29,32 @@ def cudnn(q, k, v, d_out, causal, dropout):
             d_out, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, dropout, causal)
 
     return lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, dropout, causal, False), backward
+
+
+def flash_attention_4(q, k, v, d_out, causal, dropout):
+    from flash_attn.cute import interface
+
+    q, k, v, d_out = (t.transpose(1, 2) for t in (q, k, v, d_out))
+
+    def forward():
+        return interface._flash_attn_fwd(q, k, v, causal=causal, return_lse=True)[:2]
+
+    def backward(o, lse):
+        return [t.transpose(1, 2) for t in interface._flash_attn_bwd(q, k, v, o, d_out, lse, causal=causal)]
+
+    return forward, backward
+
+
+def peers_of(variant):
+    """Returns name -> function, of the peers that compute this variant."""
+    if variant.is_unknown_to_peers():
+        return {}
+    peers = {"FLASH": flash, "CUDNN": cudnn}
+    try:
+        import flash_attn.cute  # noqa: F401
+    except ImportError:
+        return peers
+    return peers if variant.any() else dict(peers, FA4=flash_attention_4)
 
 
 class Maths:
@@ -84,14 +110,14 @@ class Backward:
         self.pt, self.inputs, self.variant = pt, (q, k, v), variant
         self.d_out = torch.randn(shape, device="cuda", dtype=q.dtype).transpose(1, 2)
         self.maths, self.systems, self.errors, self.refusals = Maths(pt, q, k, v, self.d_out, variant), {}, {}, {}
-        for name, system in {} if variant.is_unknown_to_peers() else {"FLASH": flash, "CUDNN": cudnn}.items():
+        for name, system in peers_of(variant).items():
             try:
                 run = self.timed(*system(q, k, v, self.d_out, pt["causal"], variant.dropout))
                 gradients = run()
                 if not variant.dropout:  # a peer's mask is not known
                     self.errors[name] = self.maths.errors(*gradients)
                 self.systems[name] = run
-            except RuntimeError as error:  # a backend may refuse a shape in its own way
+            except (RuntimeError, AssertionError, NotImplementedError) as error:  # a backend may refuse a shape in its own way
                 self.refusals[name] = error
         self.yardsticks = list(self.errors.values()) or [self.maths.errors_in_16_bits()]
 

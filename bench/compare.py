@@ -326,7 +326,7 @@ def markdown(rows, facts, task):
     text = [f"# {task.title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
     text += [f"{4 * task.forwards:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible"
              " pairs. Medians; spread is slowest / fastest burst of fa2.", ""]
-    peers = [name for name in ("FLASH", "CUDNN", "FA3") if name in names]
+    peers = [name for name in ("FLASH", "CUDNN", "FA3", "FA4") if name in names]
     text.append("| d | mask | seqlen | inputs | heads | " + " | ".join(names + [f"fa2/{peer}" for peer in peers]) + " | spread | config |")
     text.append("|" + "---|" * (len(names) + len(peers) + 7))
     for r in rows:
