@@ -209,7 +209,7 @@ KernelConfig alternating(KernelConfig whole) {
   whole.tile_n = 64;
   whole.stages = 3;
   whole.pingpong = 2;
-  whole.bulk_sums = !orders_sums(whole);
+  whole.bulk_sums = 1;
   return whole;
 }
 
@@ -228,7 +228,6 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   KernelConfig whole = default_config(id);
   whole.tile_n = is_small ? 128 : 64;
   whole.pingpong = is_small ? 1 : 0;
-  whole.bulk_sums = is_small && !orders_sums(whole) && has_many_steps(problem);
   if (problem.head_dim > kMostDim) {
     KernelConfig small = whole;
     small.tile_n = 48;
@@ -238,8 +237,11 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   split.tile_m = 64;
   if (!is_small && std::max(problem.head_dim, problem.head_dim_v) <= 128) split.tile_n = 96;
   split.pingpong = 0;
-  split.bulk_sums = 0;
   std::vector<KernelConfig> configs;
+  if (is_small && has_many_steps(problem)) {
+    configs.push_back(whole);
+    configs.back().bulk_sums = 1;
+  }
   if (!loses_descriptors(problem)) configs.push_back(whole);
   if (is_small) configs.push_back(alternating(whole));
   configs.push_back(split);

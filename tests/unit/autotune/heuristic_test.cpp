@@ -296,6 +296,10 @@ TEST_CASE("heuristic: on Hopper dQ of up to 64 columns is added in bulk where a 
   p.varlen = true;  // 64 queries a step
   CHECK(config_of(p).bulk_sums == 1);
   CHECK(config_of(long_problem(72)).bulk_sums == 0);
+  p = long_problem(64);
+  p.head_dim_v = 80;  // no shared memory for dQ beside both tiles: the same kernel without
+  CHECK(config_of(p).bulk_sums == 0);
+  CHECK(config_of(p).tile_n == 128);
 }
 
 TEST_CASE("heuristic: the precompiled cases include the backwards of all lengths") {
