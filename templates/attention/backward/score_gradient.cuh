@@ -146,8 +146,8 @@ struct ScoreGradients {
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
     if constexpr (Config::dropout) {
-      hide(gradients, 0.0f);
       to_gradients_of_marked(probabilities, gradients);
+      hide(gradients, 0.0f);
     } else {
       subtract_delta(gradients);
       hide(gradients, 0.0f);
