@@ -207,7 +207,6 @@ void Block::fence_proxy_async(bool cluster) {
 
 void Block::store_flag(unsigned* flag, unsigned value, Site site) {
   require_global(Access::write, flag, 4, site);
-  global_->note_store(flag, 4);
   std::atomic_ref(*flag).store(value, std::memory_order_release);
   signals_->signal();
 }
@@ -218,7 +217,7 @@ void Block::await_flag(const unsigned* flag, unsigned value, Site site) {
 }
 
 unsigned Block::add_to_flag(unsigned* flag, unsigned value, Site site) {
-  require_atomic(flag, 4, site);
+  require_global(Access::read_write, flag, 4, site);
   const unsigned old = std::atomic_ref(*flag).fetch_add(value, std::memory_order_acq_rel);
   signals_->signal();
   return old;

@@ -216,11 +216,10 @@ class Block final : public Machine {
   bool land_next_arrival();
   void require_all_waited_for();
   void require(const std::string& broken_rule, Site site) const;
-  /// Checks an access of the running thread to global memory.
+  /// Checks an access of the running thread to global memory, and notes what it writes.
   void require_global(Access access, const void* address, int bytes, Site site);
   /// Checks that what an earlier launch has written is touched after the wait for it.
   void require_order(const void* address, int bytes, Site site);
-  void require_atomic(const void* address, int bytes, Site site);
   void follow_warpgroup(int first, const WarpgroupStep& step);
   [[noreturn]] void fault(int thread, Site site, const std::string& what) const;
   [[noreturn]] void fault(Site site, const std::string& what) const;

@@ -21,7 +21,6 @@ void Block::load_global(const void* from, void* to, int bytes, Site site) {
 
 void Block::store_global(void* to, const void* from, int bytes, Site site) {
   require_global(Access::write, to, bytes, site);
-  if (options_.checks) global_->note_store(to, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
@@ -151,24 +150,20 @@ void Block::require_global(Access access, const void* address, int bytes, Site s
   if (!options_.checks) return;
   require(global_->check(access, address, bytes, bytes), site);
   require_order(address, bytes, site);
+  if (access != Access::read) global_->note_store(address, bytes);
 }
 
 void Block::require_order(const void* address, int bytes, Site site) {
   if (options_.checks && !current().has_waited) require(global_->check_order(address, bytes), site);
 }
 
-void Block::require_atomic(const void* address, int bytes, Site site) {
-  require_global(Access::read_write, address, bytes, site);
-  if (options_.checks) global_->note_store(address, bytes);
-}
-
 unsigned Block::atomic_add(unsigned* address, unsigned value, Site site) {
-  require_atomic(address, 4, site);
+  require_global(Access::read_write, address, 4, site);
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
 }
 
 unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
-  require_atomic(address, 4, site);
+  require_global(Access::read_write, address, 4, site);
   const std::atomic_ref counter(*address);
   unsigned old = counter.load(std::memory_order_relaxed);
   while (!counter.compare_exchange_weak(old, old >= limit ? 0 : old + 1, std::memory_order_acq_rel)) continue;
@@ -176,12 +171,12 @@ unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
 }
 
 float Block::atomic_add(float* address, float value, Site site) {
-  require_atomic(address, 4, site);
+  require_global(Access::read_write, address, 4, site);
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
 }
 
 void Block::atomic_add_v4(float* address, const float* values, Site site) {
-  require_atomic(address, 16, site);
+  require_global(Access::read_write, address, 16, site);
   for (int i = 0; i < 4; ++i) std::atomic_ref(address[i]).fetch_add(values[i], std::memory_order_relaxed);
 }
 
