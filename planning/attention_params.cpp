@@ -82,7 +82,7 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.queries_per_kv = static_cast<int>(heads / p.heads_kv);
   params.q_tiles = static_cast<int>((q_rows + config.tile_m - 1) / config.tile_m);
   params.head_count = static_cast<int>(p.batch * heads);
-  params.heads_per_section = heads_per_section(p, config);
+  params.sections = head_sections(p, heads, heads_per_section(p, config), params.q_tiles);
   params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
   params.window_right = width_of(p.window_right, p.seqlen_q);
   params.first_key = static_cast<int>(visible_rows(p).first);
@@ -129,6 +129,15 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
 float value_of(EmptyRowLse lse) {
   const float infinity = std::numeric_limits<float>::infinity();
   return lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+}
+
+HeadSections head_sections(const AttentionProblem& p, std::int64_t heads, std::int64_t per_section,
+                           std::int64_t tiles) {
+  // Each packed sequence has sections of its own.
+  const std::int64_t all = p.varlen ? heads : p.batch * heads;
+  const std::int64_t in_one = std::min(per_section, all), left = in_one > 0 ? all % in_one : 0;
+  const auto divisor = [](std::int64_t value) { return divisor_of(static_cast<unsigned>(value)); };
+  return {{divisor(in_one), divisor(left > 0 ? left : in_one)}, divisor(in_one * tiles), divisor(heads)};
 }
 
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {

@@ -32,6 +32,10 @@ float value_of(EmptyRowLse lse);
 /// varlen, a section is of one sequence.
 int heads_per_section(const AttentionProblem& problem, const KernelConfig& config);
 
+/// Returns how a kernel groups heads. `heads`: of one batch entry. `tiles`: per head.
+HeadSections head_sections(const AttentionProblem& problem, std::int64_t heads, std::int64_t per_section,
+                           std::int64_t tiles);
+
 /// Returns |scale| * log2(e) as a normal, finite number, so that a scale of 0 gives uniform attention without 0 * inf.
 float scale_log2(float scale);
 

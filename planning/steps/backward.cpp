@@ -90,12 +90,12 @@ BackwardParams constants_of(const StepRequest& request) {
   params.k_tiles = static_cast<int>((p.seqlen_k + request.config.tile_m - 1) / request.config.tile_m);
   params.kv_head_count = static_cast<int>(p.batch * p.heads_kv);
   params.heads_kv = static_cast<int>(p.heads_kv);
-  params.kv_heads_per_section = static_cast<int>(kv_heads_per_section(p, request.config));
+  params.sections = head_sections(p, p.heads_kv, kv_heads_per_section(p, request.config), params.k_tiles);
   params.statistic_rows = static_cast<int>(scratch.statistic_rows);
   params.sum_tile = static_cast<int>(scratch.sum_tile);
   params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
-  params.parts = static_cast<int>(scratch.parts.count);
-  params.part_tiles = static_cast<int>(scratch.parts.section_tiles);
+  params.parts = divisor_of(static_cast<unsigned>(scratch.parts.count));
+  params.part_tiles = divisor_of(static_cast<unsigned>(scratch.parts.section_tiles));
   params.part_steps = static_cast<int>(scratch.parts.steps);
   params.part_floats = static_cast<int>(scratch.part_floats);
   params.part_start = scratch.part_start(p);

@@ -25,6 +25,7 @@
 #include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 #include "../support/mma_configs.h"
+#include "../support/refusals.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -67,7 +68,7 @@ void check_space(const AttentionProblem& problem) {
       expect_gradients_with(config, call);
       ++ran;
     } catch (const KernelRefused& refused) {
-      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+      CHECK_MESSAGE(lacks_registers(refused.reason()), refused.reason());
     }
   }
   CHECK(ran > 0);

@@ -19,6 +19,7 @@
 #include "../support/captured_log.h"
 #include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
+#include "../support/refusals.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -53,8 +54,7 @@ void check_space(const AttentionProblem& problem) {
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
-      const std::string& reason = refused.reason();
-      CHECK_MESSAGE((reason.find("spill") != std::string::npos || reason.find("moves") == 0), reason);
+      CHECK_MESSAGE(lacks_registers(refused.reason()), refused.reason());
       continue;
     }
     const BackwardPlan plan = context.backward_plan(problem, device_under_test(), {}, {});

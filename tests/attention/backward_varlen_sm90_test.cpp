@@ -20,6 +20,7 @@
 #include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 #include "../support/pairwise.h"
+#include "../support/refusals.h"
 #include "../support/varlen.h"
 
 using namespace fa2;
@@ -56,8 +57,7 @@ void check_space(const AttentionProblem& problem, const Lengths& lengths) {
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
-      const std::string reason = refused.reason();
-      CHECK_MESSAGE((reason.find("spill") != std::string::npos || reason.find("moves") == 0), reason);
+      CHECK_MESSAGE(lacks_registers(refused.reason()), refused.reason());
       continue;
     }
     CHECK(plan_of(context, call).explain().kernels.at(1).config == config);

@@ -18,6 +18,7 @@
 
 #include "../support/config_spread.h"
 #include "../support/gpu_attention.h"
+#include "../support/refusals.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -50,7 +51,7 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
   });
 }
 
-/// Returns whether the kernel ran. A kernel that would spill does not.
+/// Returns whether the kernel ran. One that lacks registers does not.
 bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions& plan) {
   ContextOptions options = pinning(config);
   options.jit = JitMode::off;  // everything has been compiled
@@ -60,7 +61,7 @@ bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions
   try {
     context.attention(call.problem, call.args);
   } catch (const KernelRefused& refused) {
-    CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+    CHECK_MESSAGE(lacks_registers(refused.reason()), refused.reason());
     return false;
   }
   expect_contract(call);
@@ -80,7 +81,7 @@ void check_space(const PlannedProblem& problem) {
   std::size_t ran = 0;
   for (const KernelConfig& config : configs) ran += run_pinned(config, call, problem);
   MESSAGE(to_string(problem) << ": " << configs.size() << " configurations, " << ran << " ran, "
-                             << configs.size() - ran << " would spill");
+                             << configs.size() - ran << " lack registers");
   CHECK(ran > 0);
 }
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "../support/device_under_test.h"
+#include "../support/refusals.h"
 
 using namespace fa2;
 
@@ -152,14 +153,6 @@ std::vector<Outcome> compile_all(const std::vector<KernelSpec>& specs) {
   return outcomes;
 }
 
-/// Returns whether spilling is the reason, or descriptors outside of uniform registers. The compiler also refuses
-/// serialised wgmmas, which no test here expects.
-bool lacks_registers(const std::string& refusal) {
-  if (refusal.starts_with("moves ")) return true;
-  return refusal.find("of spill stores") != std::string::npos &&
-         refusal.find(" 0 of spill stores, 0 of spill loads") == std::string::npos;
-}
-
 void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
   const KernelResources& r = binary.resources;
   CHECK_FALSE(binary.code.empty());
@@ -187,7 +180,7 @@ void check_compilation(const std::vector<KernelSpec>& specs) {
     INFO(to_string(specs[i].traits) << " " << to_string(specs[i].config) << " for " << specs[i].arch.name);
     CHECK_MESSAGE(outcomes[i].failure.empty(), outcomes[i].failure);
     if (!outcomes[i].refusal.empty()) {
-      CHECK_MESSAGE(lacks_registers(outcomes[i].refusal), outcomes[i].refusal);
+      CHECK_MESSAGE(test::lacks_registers(outcomes[i].refusal), outcomes[i].refusal);
       ++refused;
     } else if (outcomes[i].failure.empty()) {
       check_binary(specs[i], outcomes[i].binary);

@@ -71,8 +71,10 @@ BUGS = {
         ("block", "blocks all begin with the first key", "rows.pages, n * Config::tile_n}", "rows.pages, 0}", "pages"),
     ],
     "scheduler.cuh": [
-        ("tile_in_sections", "last section as wide as the others", "left < heads_per_section ? left : heads_per_section",
-         "heads_per_section"),
+        ("tile_in_sections", "last section as wide as the others", "sections.heads[is_last]", "sections.heads[0]"),
+    ],
+    "divisor.cuh": [
+        ("divisor_of", "multipliers rounded down", "/ value + 1", "/ value", "backward"),
     ],
     "softmax.cuh": [
         ("raise_maximum", "no rescale of the row sum when the maximum rises", "row_sum[m][half] *= correction[m][half];", ""),

@@ -2,12 +2,12 @@
 BUGS = {
     "key_parts.cuh": [
         ("of", "the last part visits steps that the tile does not have", "next < steps ? next : steps", "next", "backward parts"),
-        ("of", "parts of the least steps, whatever their number", "least > params.part_steps ? least : params.part_steps",
+        ("largest", "parts of the least steps, whatever their number", "least > params.part_steps ? least : params.part_steps",
          "params.part_steps", "backward parts"),
         ("of", "tiles of another section", "section * tiles + (block - round * tiles)", "block - round * tiles", "backward parts"),
         ("store", "dK and dV in the same columns", "(is_dv ? padded_dim : 0)", "0", "backward parts"),
         ("store", "sums that are not scaled", "v[2 * half] * scale", "v[2 * half]", "backward parts"),
-        ("is_one_of_several", "the only part of a tile waits for others", "of(params, block).steps().count > 1", "true",
+        ("is_one_of_several", "the only part of a tile waits for others", "of(params, block).count() > 1", "true",
          "backward parts"),
         ("merge_parts", "one part less", "part < count", "part + 1 < count", "backward parts"),
         ("merge_parts", "rows of the next sequence", "left < kMergedRows ? left : kMergedRows", "kMergedRows", "backward parts"),

@@ -70,7 +70,7 @@ BUGS = {
         ("key_work_of", "a block beyond the last tile computes one",
          "number.tile >= tiles.count() ? kNoTile : tiles.at(number.tile)",
          "tiles.at(number.tile >= tiles.count() ? 0 : number.tile)", "backward varlen on wgmma"),
-        ("key_work_of", "tiles that do not exist have parts", "!at.exist() || blocks.is_empty()", "blocks.is_empty()", "backward parts"),
+        ("tile_steps", "tiles that do not exist have parts", "!at.exist() || blocks.is_empty()", "blocks.is_empty()", "backward parts"),
         ("first", "every part begins with the tile's first step", "if (work.part.begin == 0) return step;", "return step;",
          "backward parts"),
         ("advance", "the next query block for every head", "n -= ends;", "n -= 1;", "backward on wgmma"),

@@ -19,38 +19,46 @@ struct PartNumber {
   int part;
 
   FA2_DEVICE static PartNumber of(const BackwardParams& params, u32 block) {
-    const u32 tiles = static_cast<u32>(params.part_tiles), round = block / tiles;
-    const u32 section = round / static_cast<u32>(params.parts);
-    const u32 part = round - section * static_cast<u32>(params.parts);
+    const u32 tiles = params.part_tiles.value, round = quotient(block, params.part_tiles);
+    const u32 section = quotient(round, params.parts);
+    const u32 part = round - section * params.parts.value;
     const int tile = static_cast<int>(section * tiles + (block - round * tiles));
     return {static_cast<u32>(ptx::shfl_idx(tile, 0)), ptx::shfl_idx(static_cast<int>(part), 0)};
   }
 
   /// Returns the number of the part's block.
   FA2_DEVICE u32 block(const BackwardParams& params) const {
-    const u32 tiles = static_cast<u32>(params.part_tiles), section = tile / tiles;
-    return (section * static_cast<u32>(params.parts) + static_cast<u32>(part)) * tiles +
-           (tile - section * tiles);
+    const u32 tiles = params.part_tiles.value, section = quotient(tile, params.part_tiles);
+    return (section * params.parts.value + static_cast<u32>(part)) * tiles + (tile - section * tiles);
   }
 };
 
-/// The steps [begin, end) of a key tile, which one of its `count` parts visits.
+/// The steps [begin, end) of a key tile, which one of its parts visits.
 struct PartSteps {
-  int count;
   int begin;
   int end;
 
   /// Returns a part's share of its tile's `steps`. A tile with few steps has fewer parts than others; a block
   /// without a part has no work.
   FA2_DEVICE static PartSteps of(const BackwardParams& params, int part, int steps) {
-    const int least = (steps + params.parts - 1) / params.parts;
-    const int share = least > params.part_steps ? least : params.part_steps;
-    const int begin = ptx::shfl_idx(part * share, 0), next = begin + share;
-    return {steps > share ? (steps + share - 1) / share : 1, begin,
-            ptx::shfl_idx(next < steps ? next : steps, 0)};
+    const int share = largest(params, steps), begin = ptx::shfl_idx(part * share, 0), next = begin + share;
+    return {begin, ptx::shfl_idx(next < steps ? next : steps, 0)};
+  }
+  /// Returns how many parts a tile with `steps` has.
+  FA2_DEVICE static int count_of(const BackwardParams& params, int steps) {
+    const int share = largest(params, steps);
+    return steps > share ? (steps + share - 1) / share : 1;
   }
 
   FA2_DEVICE bool exist() const { return begin == 0 || begin < end; }
+
+ private:
+  /// Returns the steps of a tile's largest parts.
+  FA2_DEVICE static int largest(const BackwardParams& params, int steps) {
+    const int least =
+        static_cast<int>(quotient(static_cast<u32>(steps) + params.parts.value - 1, params.parts));
+    return least > params.part_steps ? least : params.part_steps;
+  }
 };
 
 /// A block's part in memory: eight words about it, which leave the main loops their registers, then its dK and dV;
@@ -68,19 +76,21 @@ struct GradientPart {
   }
   /// Returns whether the block's tile has other parts. Must follow describe(), with a barrier between.
   FA2_DEVICE static bool is_one_of_several(const BackwardParams& params, u32 block) {
-    return params.parts > 1 && of(params, block).steps().count > 1;
+    return params.parts.value > 1 && of(params, block).count() > 1;
   }
 
-  /// Stores what the part is, by one thread. `head`: key/value head. `first_key`: the tile's first.
-  FA2_DEVICE void describe(const PartSteps& steps, const SequenceShape& shape, int head,
+  /// Stores what the part is, by one thread. `count`: of the tile's parts. `head`: key/value head. `first_key`: the tile's first.
+  FA2_DEVICE void describe(int count, const PartSteps& steps, const SequenceShape& shape, int head,
                            int first_key) const {
     if (ptx::thread_index() != 0) return;
-    put(0, steps.count, steps.begin, steps.end, shape.seqlen_k - first_key);
+    put(0, count, steps.begin, steps.end, shape.seqlen_k - first_key);
     put(4, shape.k_entry, head, shape.k_begin + first_key, 0);
   }
+  /// Returns the number of the tile's parts.
+  FA2_DEVICE int count() const { return static_cast<int>(ptx::ld_global_v4(at).word[0]); }
   FA2_DEVICE PartSteps steps() const {
     const ptx::Vector16 v = ptx::ld_global_v4(at);
-    return {static_cast<int>(v.word[0]), static_cast<int>(v.word[1]), static_cast<int>(v.word[2])};
+    return {static_cast<int>(v.word[1]), static_cast<int>(v.word[2])};
   }
 
   /// Scales and stores a warp's rows of dK or dV. `first_row` counts the tile's rows.
@@ -130,14 +140,14 @@ FA2_DEVICE void merge_parts(const BackwardParams& params, u32 block) {
   constexpr int kFours = Part::cols / 4;
   const u32 shares = static_cast<u32>(params.part_rows / kMergedRows), tile = block / shares;
   const Part first = Part::of(params, PartNumber{tile, 0}.block(params));
-  const int count = first.steps().count;
+  const int count = first.count();
   if (count == 1) return;  // its block has stored the gradients
   u16* const dk = first.first_row(params.dk, params.dk_strides);
   u16* const dv = first.first_row(params.dv, params.dv_strides);
   const int begin = static_cast<int>(block % shares) * kMergedRows, left = first.row_count() - begin;
   const int rows = left < kMergedRows ? left : kMergedRows;
   const i64 next =
-      static_cast<i64>(params.part_tiles) * params.part_floats;  // floats to the tile's next part
+      static_cast<i64>(params.part_tiles.value) * params.part_floats;  // floats to the tile's next part
   for (int i = ptx::thread_index(); i < rows * kFours; i += Config::warps * 32) {
     const int row = begin + i / kFours, col = i % kFours * 4;
     float sum[4] = {};

@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include "attention/common/divisor.cuh"
 #include "machine/tensor_map.cuh"
 
 namespace fa2 {
@@ -100,7 +101,7 @@ struct AttentionParams {
   int queries_per_kv;     ///< query heads that share one key/value head
   int q_tiles;            ///< ceil(q_rows / tile_m)
   int head_count;         ///< batch * heads_q
-  int heads_per_section;  ///< heads whose tiles are interleaved (scheduler.cuh)
+  HeadSections sections;  ///< of query heads
   HeadPacking packing;    ///< forward only
   float scale;            ///< signed
   float scale_log2;       ///< |scale| * log2(e); at least the smallest normal number
@@ -175,10 +176,10 @@ struct BackwardParams {
   int k_tiles;        ///< ceil(seqlen_k / tile_m), with tile_m of the dK and dV kernel
   int kv_head_count;  ///< batch * heads_kv
   int heads_kv;
-  int kv_heads_per_section;
+  HeadSections sections;  ///< of key/value heads
   // Key tiles that thread blocks share (backward/key_parts.cuh).
-  int parts;              ///< thread blocks per key tile
-  int part_tiles;         ///< key tiles in a section of parts
+  Divisor parts;          ///< thread blocks per key tile
+  Divisor part_tiles;     ///< key tiles in a section of parts
   int part_steps;         ///< query blocks of a part, unless that takes more parts
   int part_floats;        ///< distance between the parts of blocks, which lie behind delta
   long long part_start;   ///< of the first

@@ -19,15 +19,16 @@ constexpr TileCoordinates kNoTile{-1, 0, 0};
 
 /// Returns the coordinates of number `tile` in a grid with one block per tile and head (FlashAttention-2,
 /// section 3.2). Heads are grouped in sections. Inside a section, tiles run from the last to the first, heads
-/// fastest. Under a causal mask the last tile is the longest, so short tiles fill the tail.
-FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, int q_tiles, int head_count, int heads_per_section) {
-  const u32 tiles_per_section = static_cast<u32>(heads_per_section) * static_cast<u32>(q_tiles);
-  const u32 section = tile / tiles_per_section, in_section = tile % tiles_per_section;
-  const int first_head = static_cast<int>(section) * heads_per_section;
-  const int left = head_count - first_head;
-  const u32 heads = static_cast<u32>(left < heads_per_section ? left : heads_per_section);
-  return {q_tiles - 1 - static_cast<int>(in_section / heads),
-          first_head + static_cast<int>(in_section % heads), 0};
+/// fastest. Under a causal mask the last tile is the longest, so short tiles fill the tail. `section`: the tile's.
+FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, u32 section, int q_tiles, int head_count,
+                                            const HeadSections& sections) {
+  const u32 first_head = section * sections.heads[0].value,
+            in_section = tile - first_head * static_cast<u32>(q_tiles);
+  const int is_last = first_head + sections.heads[0].value > static_cast<u32>(head_count);
+  const Divisor heads = sections.heads[is_last];
+  const u32 row = quotient(in_section, heads);
+  return {q_tiles - 1 - static_cast<int>(row), static_cast<int>(first_head + in_section - row * heads.value),
+          0};
 }
 
 /// The tiles of a batch whose sequences have equal lengths. Sections span the heads of all entries. `Side`:
@@ -40,9 +41,11 @@ struct BatchedTiles {
     return static_cast<u32>(side.tiles()) * static_cast<u32>(side.head_count());
   }
   FA2_DEVICE TileCoordinates at(u32 tile) const {
+    const HeadSections& sections = side.sections();
     const TileCoordinates found =
-        tile_in_sections(tile, side.tiles(), side.head_count(), side.heads_per_section());
-    return {Side::in_order(found.q_tile, side.tiles()), found.head % side.heads(), found.head / side.heads()};
+        tile_in_sections(tile, quotient(tile, sections.tiles), side.tiles(), side.head_count(), sections);
+    const int batch = static_cast<int>(quotient(static_cast<u32>(found.head), sections.heads_of_one));
+    return {Side::in_order(found.q_tile, side.tiles()), found.head - batch * side.heads(), batch};
   }
 };
 

@@ -14,7 +14,7 @@ struct QuerySide {
   FA2_DEVICE int tiles() const { return params.q_tiles; }  ///< tiles per head of the longest sequence
   FA2_DEVICE int heads() const { return params.heads_q; }
   FA2_DEVICE int head_count() const { return params.head_count; }  ///< heads in the whole batch
-  FA2_DEVICE int heads_per_section() const { return params.heads_per_section; }
+  FA2_DEVICE const HeadSections& sections() const { return params.sections; }
   FA2_DEVICE int longest_other() const { return params.seqlen_k; }
 
   FA2_DEVICE static int rows(const SequenceShape& shape) { return shape.rows; }
@@ -32,7 +32,7 @@ struct KeySide {
   FA2_DEVICE int tiles() const { return params.k_tiles; }
   FA2_DEVICE int heads() const { return params.heads_kv; }
   FA2_DEVICE int head_count() const { return params.kv_head_count; }
-  FA2_DEVICE int heads_per_section() const { return params.kv_heads_per_section; }
+  FA2_DEVICE const HeadSections& sections() const { return params.sections; }
   FA2_DEVICE int longest_other() const { return params.attention.seqlen_q; }
 
   FA2_DEVICE static int rows(const SequenceShape& shape) { return shape.seqlen_k; }

@@ -70,8 +70,10 @@ class VarlenTiles {
     const int lane = ptx::popc(ptx::vote_ballot(end_ <= tile));
     const int tiles = ptx::shfl_idx(static_cast<int>(tiles_), lane);
     const u32 end = static_cast<u32>(ptx::shfl_idx(static_cast<int>(end_), lane));
-    const TileCoordinates found = tile_in_sections(tile + static_cast<u32>(tiles * side_.heads()) - end,
-                                                   tiles, side_.heads(), side_.heads_per_section());
+    const u32 of_sequence = tile + static_cast<u32>(tiles * side_.heads()) - end;
+    const u32 section = of_sequence / (side_.sections().heads[0].value * static_cast<u32>(tiles));
+    const TileCoordinates found =
+        tile_in_sections(of_sequence, section, tiles, side_.heads(), side_.sections());
     return {Side::in_order(found.q_tile, tiles), found.head, first_batch_ + lane};
   }
 

@@ -170,11 +170,13 @@ TEST_CASE(
   CHECK(params.statistic_count == scratch.statistics(p));
   // Q, dO and accumulators of a group take 3 * 1000 * (6 + 2) * 64 bytes. 16 MB would hold ten groups; there
   // are eight.
-  CHECK(params.kv_heads_per_section == 8);
+  CHECK(params.sections.heads[0].value == 8);
   PlannedProblem longer = p;
   longer.seqlen_q = longer.seqlen_k = 8192;
-  CHECK(backward_step(longer, config, nullptr, scratch).constants.as<BackwardParams>().kv_heads_per_section ==
-        1);
+  CHECK(backward_step(longer, config, nullptr, scratch)
+            .constants.as<BackwardParams>()
+            .sections.heads[0]
+            .value == 1);
   const Step conversion = backward_step(p, default_config(KernelId::backward_convert_sm80), nullptr, scratch);
   CHECK(conversion.shape.grid == 16 * 24);  // tiles of 1000 queries, heads
   CHECK(conversion.scratch.access == Access::read);

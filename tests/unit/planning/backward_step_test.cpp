@@ -125,7 +125,7 @@ TEST_CASE("backward steps: packed sequences have as many tiles of a side as are 
   CHECK(params.attention.sequences.total_k == 100000);
   CHECK(params.attention.sequences.batch == 64);
   CHECK(params.heads_kv == 8);
-  CHECK(params.kv_heads_per_section == 8);  // of one sequence
+  CHECK(params.sections.heads[0].value == 8);  // of one sequence
 }
 
 TEST_CASE("backward steps: parameters hold the tiles and heads of both sides") {
@@ -144,7 +144,7 @@ TEST_CASE("backward steps: parameters hold the tiles and heads of both sides") {
 
 TEST_CASE("backward steps: a section holds the key/value heads of the forward's query heads, at least one") {
   AttentionProblem p = causal_gqa();
-  const auto section = [&] { return constants_of(p, KernelPass::dk_dv).kv_heads_per_section; };
+  const auto section = [&] { return constants_of(p, KernelPass::dk_dv).sections.heads[0].value; };
   CHECK(section() == 16);  // 64 query heads
   p.heads_q = p.heads_kv = 65;
   p.batch = 1;

@@ -88,12 +88,12 @@ struct KeyTileSm80 {
 
   /// Chooses the block's part. Returns whether it has one.
   FA2_DEVICE bool start() const {
-    if (params.parts == 1) return true;
+    if (params.parts.value == 1) return true;
     const QueryBlocks<Config> of_head = blocks();
     const int group = params.attention.queries_per_kv;
     const int steps = of_head.is_empty() ? 0 : (of_head.end - of_head.begin) * group;
     const PartSteps own = PartSteps::of(params, PartNumber::of(params, ptx::block_index()).part, steps);
-    part().describe(own, shape(), at.head, first_row());
+    part().describe(PartSteps::count_of(params, steps), own, shape(), at.head, first_row());
     ptx::bar_sync();
     return own.exist();
   }
@@ -101,7 +101,7 @@ struct KeyTileSm80 {
   /// Returns the part's blocks among those of the group's head `i`.
   FA2_DEVICE QueryBlocks<Config> blocks_of_head(int i) const {
     const QueryBlocks<Config> all = blocks();
-    if (params.parts == 1) return all;
+    if (params.parts.value == 1) return all;
     const PartSteps own = part().steps();
     const int end = all.end + i * (all.end - all.begin);  // of step 0, if all heads' blocks counted down
     return all.within(end - own.end, end - own.begin);
@@ -205,7 +205,7 @@ template <class Config>
 FA2_DEVICE void backward_sm80(const BackwardParams& params) {
   const BatchedTiles<KeySide> tiles{{params}};
   const u32 number = PartNumber::of(params, ptx::block_index()).tile;
-  if (params.parts > 1 && number >= tiles.count()) return;
+  if (params.parts.value > 1 && number >= tiles.count()) return;
   const TileCoordinates at = tiles.at(number);
   const Mask<Config> mask = mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch));
   const KeyTileSm80<Config> tile{params, at, {mask}, ptx::dynamic_shared()};

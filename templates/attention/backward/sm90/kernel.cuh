@@ -102,9 +102,10 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
   start_backward_pipeline<Config>(shared);
   const KeyWork<Config> work = key_work_of<Config>(params.backward, tile_number<Config>());
-  if (params.backward.parts > 1 && block_of_tile<Config>() == 0)
+  if (params.backward.parts.value > 1 && block_of_tile<Config>() == 0)
     GradientPart<Config>::of(params.backward, tile_number<Config>())
-        .describe(work.part, work.shape(), work.at.head, work.first_key());
+        .describe(PartSteps::count_of(params.backward, work.tile_steps()), work.part, work.shape(),
+                  work.at.head, work.first_key());
   if constexpr (Config::cluster_blocks > 1) start_exchange(shared, work.exists() ? work.steps() : 0);
   if (!work.exists()) return;
   const int warpgroup = ptx::warpgroup_index();

@@ -92,6 +92,10 @@ struct KeyWork {
   }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
   FA2_DEVICE int steps() const { return part.end - part.begin; }
+  /// Returns the steps of all the tile's parts.
+  FA2_DEVICE int tile_steps() const {
+    return !at.exist() || blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group;
+  }
 };
 
 /// Returns the work of a tile_number(). A launch may have more than packed sequences have tiles, or a tile
@@ -104,9 +108,9 @@ FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 tile) {
   const QueriesOfKeys<Config> queries{
       mask_of<Config>(params.attention, uniform_shape_of<Config>(params.attention, at.batch))};
   const QueryBlocks<Config> blocks = key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m);
-  const int group = params.attention.queries_per_kv;
-  const int steps = !at.exist() || blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group;
-  return {at, queries, blocks, group, PartSteps::of(params, number.part, steps)};
+  KeyWork<Config> work{at, queries, blocks, params.attention.queries_per_kv, {}};
+  work.part = PartSteps::of(params, number.part, work.tile_steps());
+  return work;
 }
 
 /// One query block and its head.
