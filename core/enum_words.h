@@ -30,6 +30,9 @@ template <>
 inline constexpr EnumWord<DType> kWords<DType>[] = {{DType::f16, "f16"}, {DType::bf16, "bf16"}};
 
 template <>
+inline constexpr EnumWord<KvType> kWords<KvType>[] = {{KvType::same, "same"}, {KvType::e4m3, "e4m3"}};
+
+template <>
 inline constexpr EnumWord<MaskKind> kWords<MaskKind>[] = {
     {MaskKind::none, "none"},
     {MaskKind::causal_bottom_right, "causal_bottom_right"},

@@ -1,6 +1,7 @@
-// float16 and bfloat16 bits in portable integer arithmetic.
+// float16, bfloat16 and e4m3 bits in portable integer arithmetic.
 #include <core/float_bits.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace fa2 {
@@ -61,6 +62,42 @@ float from_bits(std::uint16_t bits, DType dtype) {
 
 float round_to(float value, DType dtype) {
   return from_bits(to_bits(value, dtype), dtype);
+}
+
+std::uint8_t to_e4m3(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), sign = bits >> 24 & 0x80,
+                      magnitude = bits & 0x7fffffff;
+  std::uint32_t code = 0;
+  if (magnitude > 0x7f800000) {
+    code = 0x7f;
+  } else if (magnitude >= 0x3c800000) {  // normal: 2^-6 and above
+    code = std::min(shift_to_nearest_even(magnitude - (120u << 23), 20), std::uint32_t{0x7e});
+  } else if (magnitude >= 0x3a800000) {  // subnormal: in units of 2^-9; half of one is a tie with zero
+    code = shift_to_nearest_even((magnitude & 0x7fffff) | 0x800000, 141 - (magnitude >> 23));
+  }
+  return static_cast<std::uint8_t>(sign | code);
+}
+
+float from_e4m3(std::uint8_t code) {
+  const std::uint32_t sign = std::uint32_t{code} << 24 & 0x80000000, magnitude = code & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
+  if (magnitude >= 8) return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
+  const float subnormal = static_cast<float>(magnitude) * 0x1p-9f;
+  return sign != 0 ? -subnormal : subnormal;
+}
+
+std::uint16_t to_bits(float value, ElementType type) {
+  if (type == ElementType::e4m3) return to_e4m3(value);
+  return to_bits(value, type == ElementType::f16 ? DType::f16 : DType::bf16);
+}
+
+float from_bits(std::uint16_t bits, ElementType type) {
+  if (type == ElementType::e4m3) return from_e4m3(static_cast<std::uint8_t>(bits));
+  return from_bits(bits, type == ElementType::f16 ? DType::f16 : DType::bf16);
+}
+
+float round_to(float value, ElementType type) {
+  return from_bits(to_bits(value, type), type);
 }
 
 }  // namespace fa2

@@ -7,6 +7,10 @@ std::string_view to_string(DType dtype) {
   return word_of(dtype);
 }
 
+std::string_view to_string(KvType type) {
+  return word_of(type);
+}
+
 std::string_view to_string(MaskKind mask) {
   return word_of(mask);
 }

@@ -114,6 +114,7 @@ struct KernelKind {
   std::int64_t section_bytes = 0;
   bool begins_early = false;  ///< its launches may begin while the one before ends (LaunchShape)
   HeadDims head_dims = {};
+  bool reads_e4m3 = false;  ///< whether K and V may be KvType::e4m3
   /// The fields that the kernel reads, in the order of KernelConfig::visit. All others must be as in KernelConfig{}.
   std::span<const Tunable> tunables = {};
   /// See default_config().

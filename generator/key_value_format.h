@@ -23,7 +23,7 @@ struct KeyValueFormat {
 /// Returns the format of a problem, AttentionProblem or AppendProblem, which need not be normalized.
 template <class Problem>
 constexpr KeyValueFormat key_value_format(const Problem& p) {
-  return {.element = element_of(p.dtype),
+  return {.element = element_of(p.kv_type, p.dtype),
           .head_dim = p.head_dim,
           .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v};
 }

@@ -88,6 +88,9 @@ void check_columns(Violations& found, const AppendProblem& p) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
   check_key_value_format(found, p);
+  if (p.kv_type != KvType::same)
+    found.push_back(
+        {"kv_type", std::string(to_string(p.kv_type)), "must be same: append() writes caches of 16 bits"});
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");

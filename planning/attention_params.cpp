@@ -62,6 +62,16 @@ DropoutParams dropout_params(const Dropout& dropout) {
   return params;
 }
 
+/// Returns the strides of K or V in units of 16 bits. Only strides that no index multiplies are odd numbers of bytes.
+Strides key_value_strides(const AttentionProblem& p, const TensorStrides& strides) {
+  const std::int64_t in_unit = 2 / bytes_of(key_value_format(p).element);
+  return {strides.batch / in_unit, strides.head / in_unit, strides.row / in_unit};
+}
+
+HeadFactors factors_of(const float* data, const TensorStrides& strides) {
+  return {data, strides.batch, strides.head};
+}
+
 }  // namespace
 
 std::int64_t most_key_tiles(const AttentionProblem& p, const KernelConfig& config) {
@@ -104,8 +114,8 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.o = args.out;
   params.lse = args.lse;
   params.q_strides = ref(args.q_strides);
-  params.k_strides = ref(args.k_strides);
-  params.v_strides = ref(args.v_strides);
+  params.k_strides = key_value_strides(p, args.k_strides);
+  params.v_strides = key_value_strides(p, args.v_strides);
   params.o_strides = ref(args.out_strides);
   params.scale =
       args.softmax_scale ? *args.softmax_scale : static_cast<float>(1 / std::sqrt(double(p.head_dim)));
@@ -117,6 +127,8 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   FA2_HEAD_NUMBERS(FA2_FILL_IN)
 #undef FA2_FILL_IN
   if (p.dropout) params.dropout = dropout_params(args.dropout);
+  params.k_descale = factors_of(args.k_descale, args.k_descale_strides);
+  params.v_descale = factors_of(args.v_descale, args.v_descale_strides);
   params.sequences.cu_seqlens_q = args.cu_seqlens_q;
   params.sequences.cu_seqlens_k = args.cu_seqlens_k;
   params.sequences.seqused_q = args.seqused_q;

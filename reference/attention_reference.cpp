@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace fa2::reference {
@@ -58,6 +59,27 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
   return result;
 }
 
+/// Returns K or V times the factors of its entries and heads. `strides`: of `factors`, whose first entry is the tensor's.
+Tensor scaled(Tensor tensor, const float* factors, const TensorStrides& strides) {
+  if (factors == nullptr) return tensor;
+  for (std::int64_t b = 0; b < tensor.batch; ++b) {
+    for (std::int64_t h = 0; h < tensor.heads; ++h) {
+      const auto first = tensor.values.begin() + (b * tensor.heads + h) * tensor.rows * tensor.dim;
+      const float factor = factors[b * strides.batch + h * strides.head];
+      std::for_each(first, first + tensor.rows * tensor.dim, [&](float& value) { value *= factor; });
+    }
+  }
+  return tensor;
+}
+
+/// Returns the keys and values that a rule's factors make of K and V.
+Tensor keys_by(const ScoreRule& rule, Tensor k) {
+  return scaled(std::move(k), rule.numbers.k_descale, rule.numbers.k_descale_strides);
+}
+Tensor values_by(const ScoreRule& rule, Tensor v) {
+  return scaled(std::move(v), rule.numbers.v_descale, rule.numbers.v_descale_strides);
+}
+
 /// Computes one sequence after the other, as batches of one.
 template <class Arithmetic>
 Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
@@ -71,8 +93,9 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
   for (const Sequence& sequence : sequences_of(p, in.rule.numbers)) {
     const AttentionProblem alone = problem_of(p, sequence);
     const ScoreRule rule = rule_of(p, in.rule, b);
-    const Tensor q = rows_of(in.q, sequence.q), k = keys_of(p, in.k, sequence, b, in.rule.numbers),
-                 v = keys_of(p, in.v, sequence, b, in.rule.numbers);
+    const Tensor q = rows_of(in.q, sequence.q),
+                 k = keys_by(rule, keys_of(p, in.k, sequence, b, in.rule.numbers)),
+                 v = values_by(rule, keys_of(p, in.v, sequence, b, in.rule.numbers));
     ++b;
     const Result part = compute(Inputs{alone, q, k, v, rule}, arithmetic, empty_row_lse);
     put_rows(part.out, sequence.q, result.out);
@@ -85,8 +108,10 @@ template <class Arithmetic>
 Result attention(const AttentionProblem& full, const Tensor& q, const Tensor& k, const Tensor& v,
                  const ScoreRule& rule, Arithmetic arithmetic,
                  EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity) {
-  const Inputs in{full, q, k, v, rule};
-  return full.varlen ? compute_each(in, arithmetic, empty_row_lse) : compute(in, arithmetic, empty_row_lse);
+  if (full.varlen) return compute_each(Inputs{full, q, k, v, rule}, arithmetic, empty_row_lse);
+  if (full.kv_type == KvType::same) return compute(Inputs{full, q, k, v, rule}, arithmetic, empty_row_lse);
+  const Tensor keys = keys_by(rule, k), values = values_by(rule, v);
+  return compute(Inputs{full, q, keys, values, rule}, arithmetic, empty_row_lse);
 }
 
 }  // namespace

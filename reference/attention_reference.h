@@ -12,7 +12,7 @@
 namespace fa2::reference {
 
 /// A host tensor in logical (batch, head, row, dim) order. Its float32 values are already rounded to the
-/// problem's dtype. Packed sequences form a batch of one.
+/// problem's dtype, or for K and V to its kv_type. Packed sequences form a batch of one.
 struct Tensor {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
   std::vector<float> values;  ///< contiguous, in that order

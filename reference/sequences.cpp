@@ -62,6 +62,10 @@ ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t
   ScoreRule alone = rule;
   if (p.alibi && rule.numbers.alibi_slopes_per_batch) alone.numbers.alibi_slopes += b * p.heads_q;
   alone.numbers.alibi_slopes_per_batch = false;
+  if (alone.numbers.k_descale != nullptr)
+    alone.numbers.k_descale += b * alone.numbers.k_descale_strides.batch;
+  if (alone.numbers.v_descale != nullptr)
+    alone.numbers.v_descale += b * alone.numbers.v_descale_strides.batch;
   alone.first_batch = b;
   return alone;
 }

@@ -21,6 +21,7 @@ struct ConfigDefaults {
   static constexpr bool dropout = false;
   static constexpr bool varlen = false;
   static constexpr int page_size = 0;
+  static constexpr int kv_type = 0;
   static constexpr bool batch_invariant = false;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 32;

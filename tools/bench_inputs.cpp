@@ -1,4 +1,5 @@
 // Random inputs, made once on the host and repeated on the device.
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <operation/operands/rows.h>
 #include <planning/trials/trial_data.h>
@@ -98,23 +99,34 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
     dv_ = elements(sizes.v);
   }
   std::set<DType> dtypes;
-  for (const AttentionProblem& problem : problems) dtypes.insert(problem.dtype);
+  std::set<ElementType> key_types;
+  for (const AttentionProblem& problem : problems) {
+    dtypes.insert(problem.dtype);
+    key_types.insert(key_value_format(problem).element);
+  }
   for (const DType dtype : dtypes) {
     const std::vector<std::uint16_t> block = normal_values(kBlock, dtype);
-    inputs_.emplace(dtype, Tensors{repeated(block, 0, sizes.q), repeated(block, kShift, sizes.k),
-                                   repeated(block, 2 * kShift, sizes.v), repeated(block, 3 * kShift, d_out)});
+    queries_.emplace(dtype, Queries{repeated(block, 0, sizes.q), repeated(block, 3 * kShift, d_out)});
+  }
+  for (const ElementType type : key_types) {
+    const std::vector<std::uint16_t> block = normal_words(kBlock, type);
+    const std::size_t in_word = 2 / static_cast<std::size_t>(bytes_of(type));
+    keys_.emplace(type, Keys{repeated(block, kShift, sizes.k / in_word),
+                             repeated(block, 2 * kShift, sizes.v / in_word)});
   }
 }
 
 AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const {
-  const Tensors& in = inputs_.at(problem.dtype);
+  const ElementType type = key_value_format(problem).element;
+  const Keys& in = keys_.at(type);
   const auto copied = [&](const DeviceBuffer& buffer, std::int64_t dim) {
-    return static_cast<const std::uint16_t*>(buffer.data()) +
-           copy_stride(problem, dim) * static_cast<std::size_t>(copy);
+    return static_cast<const std::byte*>(buffer.data()) + copy_stride(problem, dim) *
+                                                              static_cast<std::size_t>(copy) *
+                                                              static_cast<std::size_t>(bytes_of(type));
   };
   AttentionArgs args =
-      bshd_args(problem, in.q.data(), copied(in.k, problem.head_dim), copied(in.v, problem.head_dim_v),
-                o_.data(), static_cast<float*>(lse_.data()));
+      bshd_args(problem, queries_.at(problem.dtype).q.data(), copied(in.k, problem.head_dim),
+                copied(in.v, problem.head_dim_v), o_.data(), static_cast<float*>(lse_.data()));
   tables_.add_to(args, problem);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;
@@ -131,7 +143,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
 
 BackwardArgs BenchInputs::backward_args(const AttentionProblem& problem) const {
   BackwardArgs args = fa2::backward_args(this->args(problem));
-  args.d_out = inputs_.at(problem.dtype).d_out.data(), args.d_out_strides = args.forward.out_strides;
+  args.d_out = queries_.at(problem.dtype).d_out.data(), args.d_out_strides = args.forward.out_strides;
   args.dq = dq_.data(), args.dq_strides = args.forward.q_strides;
   args.dk = dk_.data(), args.dk_strides = args.forward.k_strides;
   args.dv = dv_.data(), args.dv_strides = args.forward.v_strides;

@@ -1,6 +1,7 @@
 // Device memory that all points of a benchmark share.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/backward.h>
 #include <runtime/device_buffer.h>
 #include <tools/sequence_tables.h>
@@ -15,7 +16,7 @@ namespace fa2::tools {
 enum class Direction : std::uint8_t { forward, backward };
 
 /// Tensors that are large enough for the largest problem, in the context that is current at construction. Q,
-/// K and V have normally distributed values, for every dtype in use. There are one O, one number per head for
+/// K and V have normally distributed values, for every element type in use. There are one O, one number per head for
 /// the variants, and tables for varlen problems. For backwards there are also dO with such values, one LSE
 /// and one of each gradient.
 class BenchInputs {
@@ -32,11 +33,15 @@ class BenchInputs {
   BackwardArgs backward_args(const AttentionProblem& problem) const;
 
  private:
-  struct Tensors {
-    DeviceBuffer q, k, v, d_out;
+  struct Queries {
+    DeviceBuffer q, d_out;
+  };
+  struct Keys {
+    DeviceBuffer k, v;
   };
 
-  std::map<DType, Tensors> inputs_;
+  std::map<DType, Queries> queries_;
+  std::map<ElementType, Keys> keys_;
   DeviceBuffer o_, lse_, dq_, dk_, dv_, of_heads_;
   DeviceTables tables_;
 };

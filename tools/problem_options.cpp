@@ -125,7 +125,8 @@ PlannedProblem ProblemOptions::problem() const {
 void add_variants(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value) {
-        const bool is_variant = kIsVariant<std::decay_t<decltype(value)>>;
+        using Value = std::decay_t<decltype(value)>;
+        const bool is_variant = kIsVariant<Value> || std::is_same_v<Value, KvType>;
         if (is_variant && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
       },
       problem);

@@ -93,7 +93,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const bool tight = arch.compute_capability >= 100 || traits.head_dim != traits.head_dim_v;
   if (head_dim <= 128 && tight) return {{kMostQueries, few.best_first}};
   if (head_dim <= 112) return then(tiles(128, 32, 4, 3), tiles(128, 32, 4, 2));
-  const int tile_n = causal || traits.alibi ? 32 : 48;  // with a mask or slopes 48 keys spill
+  // With a mask, slopes or 8-bit keys 48 keys spill.
+  const int tile_n = causal || traits.alibi || traits.kv_type != KvType::same ? 32 : 48;
   if (head_dim <= 128) return then(tiles(128, tile_n, 4, 3), tiles(128, tile_n, 4, 2));
   return {few, {kMostQueries, {tiles(64, 80, 4, 1), tiles(64, 64, 4, 1), tiles(64, 48, 4, 1), small}}};
 }
@@ -119,6 +120,7 @@ constexpr KernelKind kernels::forward_sm80 = {
     .main = "attention/forward/sm80/kernel.cu",
     .entry = "fa2_attention_forward",
     .make_step = forward_sm80_step,
+    .reads_e4m3 = true,
     .tunables = kTunables,
     .default_config = {},
     .check = check,
@@ -130,6 +132,7 @@ constexpr KernelKind kernels::forward_sm80 = {
     .heuristic_limits = [](const AttentionTraits& traits, const Arch& arch) -> HeuristicLimits {
       return {.queries = limits_of(table_of(traits, arch))};
     },
+    .constants = mma_rules::constants_of_widening,
 };
 
 }  // namespace fa2

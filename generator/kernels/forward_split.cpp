@@ -104,7 +104,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (p.batch_invariant) return {};
   const AttentionTraits traits = traits_of(p);
   // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
-  const int most_rows = wgmma_rules::runs_on(arch) ? 16 : kMostSplitRows;
+  const int most_rows = wgmma_rules::runs_on(arch) && p.kv_type == KvType::same ? 16 : kMostSplitRows;
   const std::int64_t rows = packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q);
   if (rows > most_rows) return {};
   // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
@@ -137,6 +137,7 @@ constexpr KernelKind kernels::forward_split = {
     .main = "attention/forward/sm80/split_kernel.cu",
     .entry = "fa2_attention_forward",
     .make_step = forward_split_step,
+    .reads_e4m3 = true,
     .tunables = kTunables,
     .default_config =
         {.kernel = KernelId::forward_split, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},
@@ -150,8 +151,10 @@ constexpr KernelKind kernels::forward_split = {
     },
     .is_preferred = is_preferred,
     .constants =
-        [](const KernelSpec&) {
-          return std::vector<RenderedConstant>{{"schedule", kSplitKeys}};
+        [](const KernelSpec& spec) {
+          std::vector<RenderedConstant> all = mma_rules::constants_of_widening(spec);
+          all.push_back({"schedule", kSplitKeys});
+          return all;
         },
 };
 

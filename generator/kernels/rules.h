@@ -25,11 +25,12 @@ constexpr int element_bytes(const AttentionTraits& traits) {
 /// The tensors whose rows tiles hold. A gradient has the rows of its tensor.
 enum class Side : std::uint8_t { q, k, v, o };
 
-/// Returns the bytes of one row in shared memory.
+/// Returns the bytes of one row in shared memory: whole blocks of ldmatrix, which are 32 bytes wide.
 constexpr int row_bytes(const AttentionTraits& traits, Side side) {
   const bool is_key_or_value = side == Side::k || side == Side::v;
   const int element = is_key_or_value ? bytes_of(key_value_format(traits).element) : element_bytes(traits);
-  return padded_dim(side == Side::q || side == Side::k ? traits.head_dim : traits.head_dim_v) * element;
+  const int dim = side == Side::q || side == Side::k ? traits.head_dim : traits.head_dim_v;
+  return (dim * element + 31) / 32 * 32;
 }
 
 /// Returns the bytes of one row of K and one of V.

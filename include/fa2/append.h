@@ -27,6 +27,9 @@ struct AppendProblem {
   /// Whether query i has the position of new row i, which causal and window masks need. Else every query has that of new row 0.
   bool causal_positions = true;
 
+  /// The element type of the cache, as in AttentionProblem. Q and the new rows have `dtype`.
+  KvType kv_type = KvType::same;
+
   std::int64_t batch = 1;    ///< sequences
   std::int64_t heads_q = 0;  ///< 0: there is no Q
   std::int64_t heads_kv = 1;
@@ -59,6 +62,7 @@ struct AppendProblem {
         row("table_rows", &P::table_rows).sizes().help("positions that cos and sin have"),
         row("causal_positions", &P::causal_positions)
             .help("query i is rotated by the position of new row i, else every query by that of new row 0"),
+        row("kv_type", &P::kv_type).help("element type of the cache: dtype, or 8 bits"),
         row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
         row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads; 0: there is no Q"),
         row("heads_kv", &P::heads_kv).sizes(Axis::head, 1).help("key and value heads"),
@@ -148,11 +152,14 @@ struct AppendArgs {
             .shape(
                 "(cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries, cache_rows, "
                 "heads_kv, head_dim)")
+            .or_type("float8_e4m3fn", "kv_type")
             .help("keys of the cache"),
         row("v_cache", &A::v_cache, &A::v_cache_strides)
             .shape("(cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries, "
                    "cache_rows, "
                    "heads_kv, head_dim_v)")
+            .or_type("float8_e4m3fn", "kv_type")
+            .like("k_cache")
             .help("values of the cache"),
         row("seqlens", &A::seqlens)
             .tensor("cache_seqlens")

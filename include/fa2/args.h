@@ -37,7 +37,7 @@ struct Dropout {
   const std::uint64_t* state = nullptr;
 };
 
-/// The data of one call: pointers to memory of the plan's device. Q, K, V and O have the problem's dtype.
+/// The data of one call: pointers to memory of the plan's device. Q and O have the problem's dtype, K and V its kv_type.
 struct AttentionArgs {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -69,6 +69,14 @@ struct AttentionArgs {
   /// report it, as above.
   const std::int32_t* page_table = nullptr;
   std::int64_t page_table_stride = 0;  ///< from one sequence's row to the next; elements; 0 .. 2^31 - 1
+
+  /// Optional with an 8-bit kv_type, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
+  /// ignored. The factors of each sequence's K and V, per key/value head: FlashAttention-3's k_descale and v_descale. S is scaled
+  /// by k_descale before softcap and bias, and O by v_descale, which LSE does not show. Null: 1.
+  const float* k_descale = nullptr;
+  const float* v_descale = nullptr;
+  TensorStrides k_descale_strides;
+  TensorStrides v_descale_strides;
 
   /// Any finite value, even 0 or a negative one; unset means 1 / sqrt(head_dim).
   std::optional<float> softmax_scale;
@@ -102,11 +110,14 @@ struct AttentionArgs {
             .shape("(total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, "
                    "head_dim) if "
                    "page_table | (batch, seqlen_k, heads_kv, head_dim)")
+            .or_type("float8_e4m3fn", "kv_type")
             .help("keys"),
         row("v", &A::v, &A::v_strides)
             .shape("(total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv, "
                    "head_dim_v) "
                    "if page_table | (batch, seqlen_k, heads_kv, head_dim_v)")
+            .or_type("float8_e4m3fn", "kv_type")
+            .like("k")
             .help("values"),
         row("out", &A::out, &A::out_strides).shape(kOutputShape).help("the output"),
         row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, natural logarithm"),
@@ -156,6 +167,16 @@ struct AttentionArgs {
             .help("the pages of each sequence"),
         row("page_table_stride", &A::page_table_stride)
             .help("elements from one sequence's pages to the next one's"),
+        row("k_descale", &A::k_descale, &A::k_descale_strides)
+            .shape("(batch, heads_kv)")
+            .used_if("kv_type")
+            .optional()
+            .help("factors of 8-bit keys; absent: 1"),
+        row("v_descale", &A::v_descale, &A::v_descale_strides)
+            .shape("(batch, heads_kv)")
+            .used_if("kv_type")
+            .optional()
+            .help("factors of 8-bit values; absent: 1"),
         row("workspace", &A::workspace)
             .optional()
             .help("memory for launches: see fa2_plan_workspace_bytes()"),

@@ -56,6 +56,11 @@ FA2_C_API void fa2_string_free(char* text);
 
 /* ---- what is computed ---- */
 
+/* fa2_problem.kv_type and fa2_append_problem.kv_type: the element type of K and V, of attention or in the cache
+ *   FA2_KV_SAME: dtype
+ *   FA2_KV_E4M3: 8 bits, FA2_FLOAT8_E4M3FN */
+enum { FA2_KV_SAME = 0, FA2_KV_E4M3 = 1 };
+
 /* fa2_problem.mask. Query i sees key j
  *   FA2_MASK_NONE:            always
  *   FA2_CAUSAL_BOTTOM_RIGHT:  iff j <= i + seqlen_k - seqlen_q (FlashAttention's convention)

@@ -25,13 +25,14 @@ enum {
   FA2_FLOAT32 = 2,
   FA2_INT32 = 3,
   FA2_INT64 = 4,
-  FA2_UINT8 = 5
+  FA2_UINT8 = 5,
+  FA2_FLOAT8_E4M3FN = 6
 };
 
 /* fa2::AttentionProblem */
 typedef struct fa2_problem {
   uint32_t struct_size; /* sizeof(fa2_problem) */
-  int32_t dtype; /* element type of Q, K, V and O; 0: f16, 1: bf16 */
+  int32_t dtype; /* element type of Q and O, and of K and V unless kv_type says another; 0: f16, 1: bf16 */
   int32_t head_dim; /* head dimension of Q and K, a multiple of 8 in 8..256 */
   int32_t head_dim_v; /* head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim */
   int32_t mask; /* which keys a query sees; 0: none, 1: causal_bottom_right, 2: causal_top_left */
@@ -43,7 +44,9 @@ typedef struct fa2_problem {
   int32_t dropout; /* probabilities are dropped at random; 0 or 1 */
   int32_t varlen; /* sequences have lengths of their own, which only the device knows; 0 or 1 */
   int32_t page_size; /* rows per page of K and V; 0: they are not paged */
+  int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
+  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t batch; /* sequences */
@@ -55,7 +58,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {
@@ -71,10 +74,10 @@ typedef struct fa2_args {
   /* queries; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim) */
   fa2_tensor q;
   /* keys; (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim) if
-   * page_table | (batch, seqlen_k, heads_kv, head_dim) */
+   * page_table | (batch, seqlen_k, heads_kv, head_dim); or float8_e4m3fn */
   fa2_tensor k;
   /* values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
-   * head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v) */
+   * head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn */
   fa2_tensor v;
   /* the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
   fa2_tensor out;
@@ -101,11 +104,15 @@ typedef struct fa2_args {
   const int32_t* seqused_k;
   const int32_t* page_table; /* the pages of each sequence; (batch, max_pages); int32; given with page_size */
   int64_t page_table_stride; /* elements from one sequence's pages to the next one's */
+  /* factors of 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type */
+  fa2_tensor k_descale;
+  /* factors of 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type */
+  fa2_tensor v_descale;
   void* workspace; /* memory for launches: see fa2_plan_workspace_bytes(); optional */
   uint64_t dropout_seed; /* seed of the mask */
   uint64_t dropout_offset; /* another mask for every value, such as the number of the call */
 } fa2_args;
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 
 /* fa2::BackwardArgs */
 typedef struct fa2_backward_args {
@@ -143,6 +150,8 @@ typedef struct fa2_append_problem {
   int32_t float32_tables; /* cos and sin are float32, else of dtype; 0 or 1 */
   /* query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1 */
   int32_t causal_positions;
+  int32_t kv_type; /* element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3 */
+  int32_t reserved; /* 0 */
   int64_t table_rows; /* positions that cos and sin have */
   int64_t batch; /* sequences */
   int64_t heads_q; /* query heads; 0: there is no Q */
@@ -156,7 +165,7 @@ typedef struct fa2_append_problem {
   int64_t cache_rows; /* rows per entry; ignored with pages */
   int64_t max_pages; /* columns of the page table; ignored without pages */
 } fa2_append_problem;
-#define FA2_APPEND_PROBLEM_INIT {sizeof(fa2_append_problem), 0, 128, 0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0}
+#define FA2_APPEND_PROBLEM_INIT {sizeof(fa2_append_problem), 0, 128, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0}
 
 /* fa2::AppendArgs */
 typedef struct fa2_append_args {
@@ -168,10 +177,10 @@ typedef struct fa2_append_args {
    * head_dim_v) */
   fa2_tensor v_new;
   /* keys of the cache; (cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries,
-   * cache_rows, heads_kv, head_dim) */
+   * cache_rows, heads_kv, head_dim); or float8_e4m3fn */
   fa2_tensor k_cache;
   /* values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries,
-   * cache_rows, heads_kv, head_dim_v) */
+   * cache_rows, heads_kv, head_dim_v); or float8_e4m3fn */
   fa2_tensor v_cache;
   const int32_t* seqlens; /* rows that each sequence has in the cache before the call; (batch); int32 */
   /* the entry of each sequence; null: entry b for sequence b; (batch); int32; optional */
@@ -244,10 +253,10 @@ typedef struct fa2_merge_args {
 enum {
   FA2_Q = 0, /* q: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim) */
   /* k: (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim) if
-   * page_table | (batch, seqlen_k, heads_kv, head_dim) */
+   * page_table | (batch, seqlen_k, heads_kv, head_dim); or float8_e4m3fn */
   FA2_K = 1,
   /* v: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim_v) if
-   * page_table | (batch, seqlen_k, heads_kv, head_dim_v) */
+   * page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn */
   FA2_V = 2,
   /* out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
   FA2_OUT = 3,
@@ -260,20 +269,22 @@ enum {
   FA2_SEQUSED_Q = 10, /* seqused_q: (batch); int32; optional with varlen */
   FA2_SEQUSED_K = 11, /* seqused_k: (batch); int32; optional with varlen */
   FA2_PAGE_TABLE = 12, /* page_table: (batch, max_pages); int32; given with page_size */
-  FA2_ATTENTION_TENSORS = 13,
+  FA2_K_DESCALE = 13, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_V_DESCALE = 14, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_ATTENTION_TENSORS = 15,
   /* d_out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
-  FA2_D_OUT = 13,
+  FA2_D_OUT = 15,
   /* d_lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
-  FA2_D_LSE = 14,
+  FA2_D_LSE = 16,
   /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional */
-  FA2_GRAD_Q = 15,
+  FA2_GRAD_Q = 17,
   /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); optional */
-  FA2_GRAD_K = 16,
+  FA2_GRAD_K = 18,
   /* dv: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v);
    * optional */
-  FA2_GRAD_V = 17,
-  FA2_GRAD_SINKS = 18, /* d_sinks: (heads_q); float32; optional with sinks */
-  FA2_BACKWARD_TENSORS = 19
+  FA2_GRAD_V = 19,
+  FA2_GRAD_SINKS = 20, /* d_sinks: (heads_q); float32; optional with sinks */
+  FA2_BACKWARD_TENSORS = 21
 };
 
 /* The tensors of fa2_bind_append(). */
@@ -283,10 +294,10 @@ enum {
   /* v: (total_new, heads_kv, head_dim_v) if cu_seqlens_new | (batch, seqlen_new, heads_kv, head_dim_v) */
   FA2_APPEND_V = 1,
   /* k_cache: (cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries, cache_rows,
-   * heads_kv, head_dim) */
+   * heads_kv, head_dim); or float8_e4m3fn */
   FA2_APPEND_K_CACHE = 2,
   /* v_cache: (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries, cache_rows,
-   * heads_kv, head_dim_v) */
+   * heads_kv, head_dim_v); or float8_e4m3fn */
   FA2_APPEND_V_CACHE = 3,
   FA2_APPEND_CACHE_SEQLENS = 4, /* cache_seqlens: (batch); int32 */
   FA2_APPEND_CACHE_BATCH_IDX = 5, /* cache_batch_idx: (batch); int32; optional; not with page_table */

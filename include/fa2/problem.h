@@ -51,6 +51,10 @@ struct AttentionProblem {
   /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
   /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
   std::int32_t page_size = 0;
+  /// The element type of K and V. With e4m3, a key is its row of K times AttentionArgs::k_descale, and a value its row of V times
+  /// v_descale: 8-bit caches of keys and values. head_dim and head_dim_v are then multiples of 16, and rows begin at multiples of
+  /// 16 bytes. Gradients need `same`.
+  KvType kv_type = KvType::same;
   /// O and LSE of a sequence have the same bits as in a batch of that sequence alone, whatever the batch, its order and its
   /// longest sequence. For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It
   /// costs time, most for long prompts. If false, bits depend on the batch. Every run gives the same bits in either case.
@@ -74,7 +78,7 @@ struct AttentionProblem {
   static constexpr auto rows(const Take& take) {
     using P = AttentionProblem;
     return take(
-        row("dtype", &P::dtype).help("element type of Q, K, V and O"),
+        row("dtype", &P::dtype).help("element type of Q and O, and of K and V unless kv_type says another"),
         row("head_dim", &P::head_dim)
             .along(Axis::column, 1)
             .help("head dimension of Q and K, a multiple of 8 in 8..256"),
@@ -99,6 +103,7 @@ struct AttentionProblem {
             .along(Axis::row, 1)
             .used_if("varlen")
             .help("rows per page of K and V; 0: they are not paged"),
+        row("kv_type", &P::kv_type).help("element type of K and V: that of Q, or 8 bits"),
         row("batch_invariant", &P::batch_invariant)
             .option("batch_invariant")
             .help("the bits of a sequence do not depend on the batch"),

@@ -26,8 +26,13 @@ inline constexpr int kInterpreterDevice = -2;
 /// A CUDA stream. nullptr is the legacy default stream of the current context.
 using Stream = CUstream_st*;
 
-/// The element type of Q, K, V and O. Scores, softmax and accumulators are always float32.
+/// The element type of Q and O, and of K and V unless KvType names another. Scores, softmax and accumulators are always float32.
 enum class DType : std::uint8_t { f16, bf16 };
+
+/// The element type of K and V.
+///   same: that of Q and O.
+///   e4m3: 8 bits, as PyTorch's float8_e4m3fn: 4 bits of exponent, 3 of mantissa, no infinities; at most 448 in magnitude.
+enum class KvType : std::uint8_t { same, e4m3 };
 
 /// Which keys a query may see.
 ///   none: all of them.
@@ -39,7 +44,8 @@ enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left 
 /// The alignment that a kernel may assume for every row of Q, K, V and O.
 ///   bytes16: pointers and strides are multiples of 16 bytes, and strides are positive. Hopper's TMA needs this; it selects
 ///     the fast kernels.
-///   element: pointers and strides are multiples of one element (2 bytes). This fits every view and is slower.
+///   element: pointers and strides are multiples of one element (2 bytes). This fits every view and is slower. Rows of 8-bit K
+///     and V begin at multiples of 16 bytes nevertheless.
 ///   bytes16_any_order: pointers and strides are multiples of 16 bytes; strides may be 0 or negative (broadcast or reversed
 ///     tensors). It is slower than bytes16 on Hopper and selects the same kernels elsewhere.
 enum class RowAlignment : std::uint8_t { bytes16, element, bytes16_any_order };
@@ -55,6 +61,7 @@ constexpr std::size_t size_of(DType) {
 }
 
 FA2_API std::string_view to_string(DType);     ///< returns "f16" or "bf16"
+FA2_API std::string_view to_string(KvType);    ///< returns "same" or "e4m3"
 FA2_API std::string_view to_string(MaskKind);  ///< returns "none", "causal_bottom_right" or "causal_top_left"
 FA2_API std::string_view to_string(RowAlignment);  ///< returns "bytes16", "element" or "bytes16_any_order"
 

@@ -88,6 +88,25 @@ FA2_DEVICE u32 cvt_rn_x2(float low, float high) {
   return rounded<Element>(low) | static_cast<u32>(rounded<Element>(high)) << 16;
 }
 
+template <class Element>
+FA2_DEVICE u32 mul_rn_x2(u32 a, u32 b) {
+  // Products of 16-bit elements have at most 22 bits, so a float holds them.
+  const auto product = [](u32 x, u32 y) {
+    return rounded<Element>(value_of<Element>(static_cast<u16>(x)) * value_of<Element>(static_cast<u16>(y)));
+  };
+  return product(a, b) | static_cast<u32>(product(a >> 16, b >> 16)) << 16;
+}
+
+FA2_DEVICE u32 prmt(u32 a, u32 b, u32 selector) {
+  const u64 bytes = static_cast<u64>(b) << 32 | a;
+  u32 chosen = 0;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 digit = selector >> 4 * i & 15u, byte = static_cast<u32>(bytes >> 8 * (digit & 7u)) & 255u;
+    chosen |= (digit < 8 ? byte : byte >= 128 ? 255u : 0u) << 8 * i;
+  }
+  return chosen;
+}
+
 struct Pair {
   float low;
   float high;

@@ -19,6 +19,12 @@ FA2_DEVICE void st_global_v2(void* address, const Vector8& v, Site site = {}) {
   machine->store_global(address, &v, 8, site);
 }
 
+FA2_DEVICE Vector8 ld_shared_v2(SharedAddress address, Site site = {}) {
+  Vector8 v;
+  machine->load_shared(address, &v, 8, site);
+  return v;
+}
+
 FA2_DEVICE void st_shared_v2(SharedAddress address, const Vector8& v, Site site = {}) {
   machine->store_shared(address, &v, 8, site);
 }

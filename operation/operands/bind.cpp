@@ -24,7 +24,7 @@ std::string numbers_text(const std::int64_t* numbers, int count) {
   return fmt::format("({})", fmt::join(numbers, numbers + count, ", "));
 }
 
-static_assert(static_cast<std::int32_t>(ElementType::u8) == FA2_UINT8,
+static_assert(static_cast<std::int32_t>(ElementType::e4m3) == FA2_FLOAT8_E4M3FN,
               "both enumerations are written from one table");
 
 /// Returns whether the dtype of a fa2_array is an ElementType.

@@ -87,7 +87,10 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
                   .access = kCStruct<Args>.members[tensor.row].is_const ? Access::read : Access::write,
                   .optional = tensor.text.is_optional,
                   .strided = tensor.layout == StrideRule::strided,
+                  .has_rows = tensor.layout == StrideRule::strided && tensor.forms[0].ends_in_column,
                   .data = member_of(args, row)};
+  if (operand.element == ElementType::e4m3)
+    operand.alignment = 16;  // kernels read rows in pieces of 16 bytes
   bool is_second_form = false;
   if constexpr (*tensor.text.second_form != 0)
     is_second_form = member_of(args, std::get<row_index<Args>(tensor.text.second_form)>(kRowsOf<Args>));
@@ -118,6 +121,7 @@ Operand strided_operand(std::string_view name, Access access, const void* data, 
           .element = element,
           .access = access,
           .strided = true,
+          .has_rows = true,
           .data = data,
           .extents = extents,
           .strides = {strides.batch, strides.head, strides.row}};

@@ -59,7 +59,8 @@ constexpr bool has_numbers(Role role) {
   const auto index = static_cast<std::size_t>(role);
   if (index >= kForwardTensors) return false;
   const Tensor& tensor = kAttentionTable.tensors[index];
-  return !tensor.has_dtype && tensor.element == ElementType::f32 && !tensor.is_written;
+  return !tensor.has_dtype && tensor.element == ElementType::f32 && !tensor.is_written &&
+         tensor.layout != StrideRule::strided;
 }
 
 /// A tensor of up to four dimensions, whose last one is contiguous. Q, K, V and O are (batch, head, row, column); packed sequences
@@ -69,7 +70,8 @@ struct Operand {
   ElementType element = ElementType::f16;
   Access access = Access::read;
   bool optional = false;  ///< whether it may be null; kernels do not touch it then
-  bool strided = false;   ///< whether the caller gives strides and RowAlignment applies; else contiguous
+  bool strided = false;   ///< whether the caller gives strides; else contiguous
+  bool has_rows = false;  ///< whether RowAlignment applies: only if strided
   int alignment = 0;      ///< required alignment of the address; bytes; 0: that of one element
   const void* data = nullptr;
   std::array<std::int64_t, 4> extents{};  ///< elements

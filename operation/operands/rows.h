@@ -215,7 +215,7 @@ constexpr void visit_numbers(const Number& number, const AttentionProblem& probl
     constexpr auto& row = std::get<index>(kRowsOf<AttentionArgs>);
     using Value = MemberType<AttentionArgs, std::remove_cvref_t<decltype(row)>>;
     constexpr bool is_nested = std::string_view(row.text.name).find('.') != std::string_view::npos;
-    if constexpr (*row.text.used_if != 0 && !is_nested &&
+    if constexpr (*row.text.used_if != 0 && !is_nested && !kHasStrides<std::remove_cvref_t<decltype(row)>> &&
                   (std::is_same_v<Value, float> || std::is_same_v<Value, const float*>)) {
       const bool used = is_used<AttentionArgs, index>(problem);
       if constexpr (*row.text.second_form != 0) {

@@ -54,18 +54,18 @@ void check_ascending_strides(Violations& found, const Operand& t) {
 
 void check_16_byte_rows(Violations& found, const Operand& t) {
   if (has_16_byte_rows(t)) return;
+  const char* const why = t.least_alignment() == 16
+                              ? ": rows of 8-bit elements are read in pieces of 16 bytes"
+                              : " for RowAlignment::bytes16; make the plan with RowAlignment::element";
   if (t.address() % 16 != 0) {
-    found.push_back({std::string(t.name), address_text(t),
-                     "must be a multiple of 16 bytes for RowAlignment::bytes16; make the plan with "
-                     "RowAlignment::element"});
+    found.push_back(
+        {std::string(t.name), address_text(t), fmt::format("must be a multiple of 16 bytes{}", why)});
   }
   const int elements = 16 / bytes_of(t.element);
   for (std::size_t i = 0; i < 3; ++i) {
     if (t.extents[i] <= 1 || t.strides[i] % elements == 0) continue;
     found.push_back({fmt::format("{}_strides.{}", t.name, kDimensions[i]), fmt::format("{}", t.strides[i]),
-                     fmt::format("must be a multiple of {} elements for RowAlignment::bytes16; make the plan "
-                                 "with RowAlignment::element",
-                                 elements)});
+                     fmt::format("must be a multiple of {} elements{}", elements, why)});
   }
 }
 
@@ -80,7 +80,9 @@ void check_element_alignment(Violations& found, const Operand& t) {
 }
 
 void check_alignment(Violations& found, const Operand& t, RowAlignment alignment) {
-  if (!t.strided || alignment == RowAlignment::element) return check_element_alignment(found, t);
+  if (!t.has_rows) return check_element_alignment(found, t);
+  if (alignment == RowAlignment::element)
+    return t.least_alignment() == 16 ? check_16_byte_rows(found, t) : check_element_alignment(found, t);
   if (alignment == RowAlignment::bytes16) check_ascending_strides(found, t);
   check_16_byte_rows(found, t);
 }
@@ -221,21 +223,34 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                 problem, args);
 }
 
+/// Returns how a rule names the values of a problem's field with which is_set(): "true", "above 0", or its second enumerator.
+template <class Value>
+std::string_view set_value() {
+  if constexpr (std::is_enum_v<Value>) {
+    static_assert(kEnumerators<Value> == 2, "the text names one value");
+    return kWords<Value>[1].word;
+  } else {
+    return std::is_same_v<Value, bool> ? "true" : "above 0";
+  }
+}
+
 /// Rejects tables and other tensors that the problem would ignore. The operand checks find missing ones. check_variants() and
 /// check_dropout() have their own.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
   each_index<AttentionArgs>([&](auto index) {
     constexpr const auto& row = std::get<index>(kRowsOf<AttentionArgs>);
     constexpr const Member& member = kCStruct<AttentionArgs>.members[index];
-    constexpr bool is_tensor =
-        member.is_pointer && member.element != ElementType::f32 && member.element != ElementType::i64;
+    constexpr bool is_tensor = member.is_pointer &&
+                               (member.element != ElementType::f32 || member.type == CType::tensor) &&
+                               member.element != ElementType::i64;
     if constexpr (is_tensor && *row.text.used_if != 0) {
       if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
-      constexpr bool is_flag =
-          kCStruct<AttentionProblem>.members[row_index<AttentionProblem>(row.text.used_if)].is_flag;
-      found.push_back({row.text.name, "given",
-                       fmt::format("must be null, or the problem's {} {}", row.text.used_if,
-                                   is_flag ? "true" : "above 0")});
+      constexpr std::size_t field = row_index<AttentionProblem>(row.text.used_if);
+      using Value = MemberType<AttentionProblem,
+                               std::remove_cvref_t<decltype(std::get<field>(kRowsOf<AttentionProblem>))>>;
+      found.push_back(
+          {row.text.name, "given",
+           fmt::format("must be null, or the problem's {} {}", row.text.used_if, set_value<Value>())});
     }
   });
   const std::int64_t stride = args.page_table_stride;
@@ -343,7 +358,7 @@ PlanOptions options_kept_by(const AttentionProblem& problem, OperandList operand
   if (problem.batch == 0) return {};
   bool aligned = true, ascending = true;
   for (const Operand& t : operands) {
-    if (!t.strided || t.is_absent()) continue;
+    if (!t.has_rows || t.is_absent()) continue;
     aligned &= has_16_byte_rows(t);
     ascending &= has_ascending_strides(t);
   }

@@ -100,6 +100,9 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   Violations found;
   check_number(found, "page_size", p.page_size, p.page_size == 0,
                "must be 0: gradients of pages are not computed");
+  if (p.kv_type != KvType::same)
+    found.push_back({"kv_type", std::string(to_string(p.kv_type)),
+                     "must be same: gradients of 8-bit keys and values are not computed"});
   check_grid(found, p.batch, key_side(p));
   if (!is_any_wanted(gradients))
     found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});

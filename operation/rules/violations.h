@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -31,6 +32,13 @@ template <class Problem>
 void check_key_value_format(Violations& found, const Problem& problem) {
   check_head_dim(found, "head_dim", problem.head_dim);
   if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
+  if (problem.kv_type == KvType::same) return;
+  for (const auto& [name, dim] :
+       {std::pair{"head_dim", problem.head_dim}, {"head_dim_v", problem.head_dim_v}}) {
+    if (dim % 16 != 0)
+      found.push_back({name, fmt::format("{}", dim),
+                       fmt::format("must be a multiple of 16 with kv_type {}", to_string(problem.kv_type))});
+  }
 }
 
 /// Checks all enumerations of a problem.

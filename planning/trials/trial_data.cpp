@@ -160,6 +160,19 @@ std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype, float d
   return values;
 }
 
+std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type) {
+  if (type != ElementType::e4m3)
+    return normal_values(count, type == ElementType::f16 ? DType::f16 : DType::bf16);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> words(count);
+  for (std::uint16_t& word : words) {
+    const std::uint8_t low = to_e4m3(normal(random)), high = to_e4m3(normal(random));
+    word = static_cast<std::uint16_t>(low | high << 8);
+  }
+  return words;
+}
+
 std::optional<std::string> difference(const std::vector<std::uint16_t>& expected,
                                       const std::vector<std::uint16_t>& actual, std::int64_t dim,
                                       DType dtype) {

@@ -1,6 +1,7 @@
 // The data of a search: a shape that is quick to measure, random inputs, and the comparison of outputs.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/problem.h>
 
 #include <cstdint>
@@ -45,6 +46,8 @@ constexpr float kPeakedQueries = 4;
 
 /// Returns `count` normally distributed values as bits of `dtype`, the same in every call.
 std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype, float deviation = 1);
+/// Returns `count` 16-bit words of memory that holds such values: of f16 and bf16 one each, of e4m3 two.
+std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type);
 
 /// Returns how two outputs of (rows, dim) elements differ by more than rounding, which is 4 units in the last place of the row's
 /// largest magnitude; nullopt if they do not. NaN and infinities differ from everything.

@@ -1,6 +1,7 @@
 // Allocates and fills the operands of candidates.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <planning/trials/trial_tensors.h>
 #include <runtime/log.h>
@@ -132,12 +133,17 @@ void TrialTensors::upload_inputs() {
   for (std::size_t i = 0; i < kOperandCount; ++i)
     if (has_numbers(static_cast<Role>(i))) buffers_[i].fill(kSmall, stream_.get());
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
-  const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
+  const ElementType keys = key_value_format(p).element;
+  const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype),
+                                   key_words =
+                                       keys == element_of(p.dtype) ? values : normal_words(kPeriod, keys);
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};
   if (is_backward_) inputs.insert(inputs.end(), {Role::out, Role::d_out});
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    upload_repeated((*this)[inputs[i]], stream_.get(), values,
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_key = inputs[i] == Role::k || inputs[i] == Role::v;
+    upload_repeated((*this)[inputs[i]], stream_.get(), is_key ? key_words : values,
                     kPeriod / inputs.size() * i);  // so that tensors differ too
+  }
   if (is_backward_) {
     upload_repeated((*this)[Role::lse], stream_.get(), std::vector<float>(kPeriod, typical_lse(p)));
     return;

@@ -62,6 +62,8 @@ def attention(
     seqused_q: Any = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
     # end of option parameters
     out: Any = None,
     layout: Layout = "bshd",
@@ -110,6 +112,8 @@ def attention(
     seqused_q: int32 (batch); how many rows of Q count of each sequence.
     seqused_k: int32 (batch); how many rows of K and V count of each sequence.
     page_table: int32 (batch, max_pages); the pages of each sequence.
+    k_descale: float32 (batch, heads_kv); factors of 8-bit keys; absent: 1.
+    v_descale: float32 (batch, heads_kv); factors of 8-bit values; absent: 1.
 
     Rows of q in no sequence get 0. Raises InvalidRequest (a ValueError), which lists everything that is wrong, with types
     or dtypes among it InvalidType (also a TypeError); Unavailable if a driver, NVRTC, or during the capture of a graph a
@@ -139,6 +143,8 @@ def attention(
             seqused_q,
             seqused_k,
             page_table,
+            k_descale,
+            v_descale,
             # end of option names
         )
         if unknown:

@@ -31,6 +31,8 @@ class Options(NamedTuple):
     seqused_q: Any
     seqused_k: Any
     page_table: Any
+    k_descale: Any
+    v_descale: Any
     # end of option fields
 
 
@@ -45,6 +47,8 @@ TENSORS = (
     "seqused_q",
     "seqused_k",
     "page_table",
+    "k_descale",
+    "v_descale",
     # end of tensor options
 )
 FIRST_TENSOR = Options._fields.index(TENSORS[0])

@@ -36,6 +36,8 @@ def make_options(
     seqused_q: Any = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
     # end of option parameters
 ) -> tuple[Any, ...]:
     """Returns a plain tuple in the order of Options, because an eager call makes it faster."""
@@ -63,6 +65,8 @@ def make_options(
         seqused_q,
         seqused_k,
         page_table,
+        k_descale,
+        v_descale,
         # end of option names
     )
 

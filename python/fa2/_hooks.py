@@ -15,6 +15,7 @@ _DTYPES = {
     "int32": 3,
     "int64": 4,
     "uint8": 5,
+    "float8_e4m3fn": 6,
     # end of element types
 }
 _OTHER_DTYPE = -1

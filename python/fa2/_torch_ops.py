@@ -33,6 +33,8 @@ _OPTIONS = (
     "Tensor? seqused_q, "
     "Tensor? seqused_k, "
     "Tensor? page_table, "
+    "Tensor? k_descale, "
+    "Tensor? v_descale, "
     # end of option schema
     "bool deterministic"
 )

@@ -43,6 +43,8 @@ class CallOptions(TypedDict, total=False):
     seqused_q: Any
     seqused_k: Any
     page_table: Any
+    k_descale: Any
+    v_descale: Any
     # end of option types
     out: Any
     layout: Layout

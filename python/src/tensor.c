@@ -50,6 +50,7 @@ static const struct {
     {0, 32, FA2_INT32},
     {0, 64, FA2_INT64},
     {1, 8, FA2_UINT8},
+    {10, 8, FA2_FLOAT8_E4M3FN},
     /* end of element types */
     /* clang-format on */
 };

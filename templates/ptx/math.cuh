@@ -146,6 +146,33 @@ FA2_DEVICE u32 cvt_rn_x2<BFloat16>(float low, float high) {
   return packed;
 }
 
+/// fma.rn.{f16x2,bf16x2}, with -0 added: returns the products of both elements, rounded to nearest even; keeps
+/// subnormals.
+template <class Element>
+FA2_DEVICE u32 mul_rn_x2(u32 a, u32 b);
+
+template <>
+FA2_DEVICE u32 mul_rn_x2<Half>(u32 a, u32 b) {
+  u32 product;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+  return product;
+}
+
+template <>
+FA2_DEVICE u32 mul_rn_x2<BFloat16>(u32 a, u32 b) {
+  u32 product;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+  return product;
+}
+
+/// prmt.b32: returns four of the bytes of a (0 to 3) and b (4 to 7), as the four digits of the selector name them, the
+/// last digit the lowest byte. A digit from 8 on gives the sign of byte digit - 8, in all bits.
+FA2_DEVICE u32 prmt(u32 a, u32 b, u32 selector) {
+  u32 bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
+  return bytes;
+}
+
 /// Two unpacked elements.
 struct Pair {
   float low;

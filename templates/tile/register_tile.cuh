@@ -20,6 +20,7 @@ FA2_DEVICE int fragment_col() {
 /// Accumulators of a (16 kM) x (8 kN) tile; float32.
 template <int kM, int kN>
 struct AccumulatorTile {
+  static constexpr int m_tiles = kM, n_tiles = kN;
   float value[kM][kN][4];
 
   FA2_DEVICE void clear() {

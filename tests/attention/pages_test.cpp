@@ -42,6 +42,8 @@ const std::vector<std::string> kGathering90 = {
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
+/// Head dims of 8-bit keys and values.
+constexpr std::pair<std::int32_t, std::int32_t> kByteDims[] = {{64, 64}, {80, 48}, {128, 128}, {32, 64}};
 
 ContextOptions pinned(const std::string& config, const AttentionProblem& problem) {
   ContextOptions options = untuned();
@@ -119,13 +121,14 @@ GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Pac
 
 /// CHECKs the contract for pairs of all traits, among them page sizes, on several mixes of lengths, with Q
 /// packed and batched.
-void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes) {
+void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes,
+                      KvType kv_type = KvType::same) {
   constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {5, 1}, {6, 2}};
   std::size_t i = 0;
   for (const Combination& c :
        pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2})) {
-    AttentionProblem problem{
-        .head_dim = kHeadDims[c[2]].first, .head_dim_v = kHeadDims[c[2]].second, .mask = kMasks[c[3]]};
+    const auto [dim, dim_v] = (kv_type == KvType::same ? kHeadDims : kByteDims)[c[2]];
+    AttentionProblem problem{.head_dim = dim, .head_dim_v = dim_v, .mask = kMasks[c[3]], .kv_type = kv_type};
     if (c[4] > 0) problem.window_left = 20;
     if (c[4] > 1) problem.window_right = 7;
     problem.softcap = c[5] == 1;
@@ -155,6 +158,12 @@ TEST_CASE("pages: any size, with every variant, on mma.sync") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kMmaConfigs, {1, 7, 16, 64, 256});
+}
+
+TEST_CASE("pages: any size, with every variant, of 8-bit keys and values") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kMmaConfigs, {1, 7, 16, 64, 256}, KvType::e4m3);
 }
 
 TEST_CASE("pages: sizes that TMA can load, with every variant, with forward_sm90") {

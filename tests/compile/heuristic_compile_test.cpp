@@ -270,6 +270,36 @@ std::vector<KernelSource> paged_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns kernels of 8-bit keys and values, for one query, for a few heads of eight and for prompts, paged and not, with plain and
+/// other scores, in which any two choices meet.
+std::vector<KernelSource> byte_key_kernels() {
+  constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
+  constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
+  enum Use { decode, drafts, prompt, invariant };
+  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
+  Kernels kernels;
+  for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 2, 3})) {
+    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode],
+                              c[2] == decode   ? 1
+                              : c[2] == drafts ? 4
+                                               : 2048);
+    p.heads_q = 8 * (p.heads_kv = 4);
+    p.seqlen_k = 8192;
+    p.kv_type = KvType::e4m3;
+    p.dtype = c[4] == 0 ? DType::bf16 : DType::f16;
+    p.varlen = c[5] > 0;
+    p.page_size = c[5] == 2 ? 16 : 0;
+    p.batch_invariant = c[2] == invariant;
+    if (c[3] == windowed) p.window_left = 500;
+    p.alibi = c[3] == alibi;
+    p.softcap = c[3] == capped;
+    p.sinks = c[3] == sinks;
+    p.dropout = c[3] == dropout;
+    kernels.add(p, *find_arch(kGpus[c[0]]));
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
 /// head_dim_v != head_dim.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
@@ -356,6 +386,11 @@ TEST_CASE("the append kernels compile without spills") {
 TEST_CASE("the heuristic's kernels with paged KV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(paged_kernels());
+}
+
+TEST_CASE("the heuristic's kernels of 8-bit keys and values compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(byte_key_kernels());
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {

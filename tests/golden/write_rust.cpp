@@ -80,6 +80,8 @@ constexpr const char* kRustEnum = nullptr;
 template <>
 inline constexpr const char* kRustEnum<DType> = "DType";
 template <>
+inline constexpr const char* kRustEnum<KvType> = "KvType";
+template <>
 inline constexpr const char* kRustEnum<MaskKind> = "Mask";
 template <>
 inline constexpr const char* kRustEnum<EmptyRowLse> = "EmptyRowLse";

@@ -52,6 +52,19 @@ TEST_CASE("a load of an array that may be missing") {
             "  p.out[i] = static_cast<u32>(ld_global_s32_or(array, i, 7));\n}") == expected);
 }
 
+TEST_CASE("ld.shared.v2 and st.shared.v2 keep two words in order") {
+  if (cannot_run()) return;
+  std::vector<std::uint32_t> in(64);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint32_t>(0x1000 + i);
+  const auto out = run_over<std::uint32_t>(in, in.size(), R"(
+    const SharedAddress at = dynamic_shared() + 8 * thread_index();
+    st_shared_v2(at, {{p.in[2 * thread_index()], p.in[2 * thread_index() + 1]}});
+    const Vector8 v = ld_shared_v2(at);
+    p.out[2 * thread_index()] = v.word[0], p.out[2 * thread_index() + 1] = v.word[1];
+  )");
+  CHECK(out == in);
+}
+
 TEST_CASE("ld.global.v2 and st.global.v2 keep two words in order") {
   if (cannot_run()) return;
   const auto in = words();

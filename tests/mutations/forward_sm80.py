@@ -19,6 +19,8 @@ BUGS = {
          "return RowsWithin{-Config::tile_n,", "variants"),
     ],
     "kernel.cuh": [
+        ("attention_forward", "factors of another key/value head", "descales_of<Config>(params, at.batch, kv_head)",
+         "descales_of<Config>(params, at.batch, at.head)", "8-bit"),
         ("load_queries", "no barrier between the wait for Q and its use", "ptx::bar_sync(); if constexpr", "if constexpr"),
         ("load_queries", "no barrier before the ring overwrites Q", "q.read_into_registers(); ptx::bar_sync();",
          "q.read_into_registers();"),
@@ -27,8 +29,8 @@ BUGS = {
         ("load_queries", "Q in registers: Q is not waited for", "ptx::cp_async_wait_group<0>();", ""),
         ("load_queries", "Q in shared memory: its wait leaves one group too many", "::started_groups>()",
          "::started_groups + 1>()"),
-        ("attention_forward", "mask without the warp's rows", "run(mask, score_mod, dropout, tile_row + warp_row,",
-         "run(mask, score_mod, dropout, tile_row,"),
+        ("attention_forward", "mask without the warp's rows", "run(mask, score_mod, dropout, descales, tile_row + warp_row,",
+         "run(mask, score_mod, dropout, descales, tile_row,"),
         ("attention_forward", "key head = query head modulo the group", "at.head / params.queries_per_kv",
          "at.head % params.queries_per_kv"),
         ("attention_forward", "the output is not cleared", "mainloop.output.clear();", ""),
@@ -39,6 +41,9 @@ BUGS = {
         ("attention_forward", "O is not divided by the share kept", "dropout.rescale(mainloop.output);", "", "dropout"),
     ],
     "mainloop.cuh": [
+        ("run", "keys' factor behind softcap and bias",
+         "descales.scale_scores(scores); score_mod.apply(scores, first_row, n * Config::tile_n);",
+         "score_mod.apply(scores, first_row, n * Config::tile_n); descales.scale_scores(scores);", "8-bit"),
         ("run", "mask in the last key block only", "blocks.hide_keys(", "if (n == blocks.end - 1) blocks.hide_keys("),
         ("run", "scores are not cleared", "scores.clear();", ""),
         ("run", "no rescale of the output when the maximum rises", "if (softmax.step(scores)) softmax.rescale(output);",
@@ -50,6 +55,7 @@ BUGS = {
          "(softmax.step(scores)) softmax.rescale(output);", "dropout"),
     ],
     "split_kernel.cuh": [
+        ("attend", "values' factor left out of a split", "descales.scale_output(mainloop.output);", "", "8-bit"),
         ("share_of_warp", "warps share out the keys of a part but for its last",
          "(blocks.end - blocks.begin + warps - 1) / warps", "(blocks.end - blocks.begin) / warps", "split KV"),
         ("share_of_warp", "two warps have the same keys", "blocks.begin + warp * count", "blocks.begin + warp / 2 * count",

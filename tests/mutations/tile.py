@@ -1,5 +1,29 @@
 """Bugs of templates/tile: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "e4m3.cuh": [
+        ("widen_by_bits", "even bytes from the upper halves", "widen_upper_bytes<Element>(bytes << 8,",
+         "widen_upper_bytes<Element>(bytes,", "8-bit"),
+        ("widen_by_bits", "NaN codes read as 480", "ptx::prmt(nan, 0, 0xbb99)", "0u", "8-bit"),
+        ("widen_upper_bytes", "sign lost", "(bytes & 0x80008000u)", "0u", "8-bit"),
+        ("widen_by_conversion", "bytes in order, not even and odd ones", "ptx::prmt(bytes, 0, 0x3120)", "bytes", "8-bit"),
+    ],
+    "byte_tile.cuh": [
+        ("load_operand_of_bytes", "queries in their own order of columns", "four.word[1], 0x5410)", "four.word[1], 0x3210)",
+         "8-bit"),
+        ("load_operand_of_bytes", "queries of the wrong half of the lanes", "tile.chunk_address(row + 16 * m + 8 * half +",
+         "tile.chunk_address(row + 16 * m + 8 * (1 - half) +", "8-bit"),
+        ("gemm_nt_bytes", "the second step's keys with the first step's queries", "(i % 2 == 0 ? first : second)", "first",
+         "8-bit"),
+        ("gemm_nt_bytes", "columns that queries lack are added", "if (i % 2 == 1 && !has_second) continue;", "", "8-bit"),
+        ("gemm_nn_bytes", "values of the two halves of a step swapped", "low.even, high.even);", "high.even, low.even);",
+         "8-bit"),
+        ("gemm_nn_bytes", "odd columns hold even ones", "low.odd, high.odd);", "low.even, high.even);", "8-bit"),
+        ("round_into_tile", "output in the order of its accumulators",
+         "{{ptx::cvt_rn_x2<Element>(even[2 * half], odd[2 * half]), ptx::cvt_rn_x2<Element>(even[2 * half + 1], odd[2 * half "
+         "+ 1])}}",
+         "{{ptx::cvt_rn_x2<Element>(even[2 * half], even[2 * half + 1]), ptx::cvt_rn_x2<Element>(odd[2 * half], odd[2 * half "
+         "+ 1])}}", "8-bit"),
+    ],
     "register_tile.cuh": [
         ("for_each_score", "mask of the fragment's halves swapped", "8 * half + fragment_row()",
          "8 * (1 - half) + fragment_row()"),

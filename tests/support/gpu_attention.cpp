@@ -21,6 +21,7 @@ namespace fa2::test {
 namespace {
 
 constexpr std::uint32_t kLseNaN = 0xffffffff, kLsePattern = 0xa5a5a5a5;
+constexpr std::int64_t kDescaleGap = 3;  ///< floats between the factors of batch entries
 
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -88,40 +89,38 @@ Layout misaligned(const Shape& shape) {
   return guarded(shape, TensorStrides::bshd(shape.rows, shape.heads, shape.dim), 1);
 }
 
-void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
+void scatter(const reference::Tensor& tensor, const Layout& layout, ElementType type,
              std::vector<std::uint16_t>& image) {
   for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
     for (std::int64_t d = 0; d < layout.shape.dim; ++d)
-      image[index(offset + d)] = to_bits(tensor.at(b, h, r, d), dtype);
+      image[index(offset + d)] = to_bits(tensor.at(b, h, r, d), type);
   });
 }
 
-reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype) {
+reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, ElementType type) {
   reference::Tensor tensor = constant_tensor(layout.shape, 0);
   for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
     for (std::int64_t d = 0; d < layout.shape.dim; ++d)
-      tensor.at(b, h, r, d) = from_bits(image[index(offset + d)], dtype);
+      tensor.at(b, h, r, d) = from_bits(image[index(offset + d)], type);
   });
   return tensor;
 }
 
-void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
+void send(reference::Tensor& tensor, const Layout& layout, ElementType type, DeviceBuffer& buffer) {
   std::vector<std::uint16_t> image(index(layout.total), kNaNBits);
-  scatter(tensor, layout, dtype, image);
-  tensor = gather(image, layout, dtype);
-  buffer.upload(image.data(), buffer.size());
+  scatter(tensor, layout, type, image);
+  tensor = gather(image, layout, type);
+  if (bytes_of(type) == 2) return buffer.upload(image.data(), buffer.size());
+  const std::vector<std::uint8_t> bytes(image.begin(), image.end());
+  buffer.upload(bytes.data(), buffer.size());
 }
 
-DeviceBuffer buffer_for(const Layout& layout) {
-  return DeviceBuffer(index(layout.total) * sizeof(std::uint16_t));
+DeviceBuffer buffer_for(const Layout& layout, ElementType type) {
+  return DeviceBuffer(index(layout.total) * index(bytes_of(type)));
 }
 
 std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
   return static_cast<std::uint16_t*>(buffer.data()) + offset;
-}
-
-reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
-  return random_tensor(shape.batch, shape.heads, shape.rows, shape.dim, dtype, seed);
 }
 
 reference::Tensor constant_tensor(const Shape& s, float value) {
@@ -150,17 +149,18 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
     : problem(call_problem.normalized()),
       layouts_(layouts),
       q_(buffer_for(layouts.q)),
-      k_(buffer_for(layouts.k)),
-      v_(buffer_for(layouts.v)),
+      k_(buffer_for(layouts.k, kv_element())),
+      v_(buffer_for(layouts.v, kv_element())),
       out_(buffer_for(layouts.out)),
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
       numbers_(kForwardTensors * index(problem.batch * problem.heads_q) * sizeof(float)),
+      descales_(2 * index(problem.batch * (problem.heads_kv + kDescaleGap)) * sizeof(float)),
       tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
       dropout_state_(2 * sizeof(std::uint64_t)),
       page_table_(index(problem.batch * (pages_of_sequence(problem) + 1)) * sizeof(std::int32_t)) {
   args.q = element(q_, layouts.q.first);
-  args.k = element(k_, layouts.k.first);
-  args.v = element(v_, layouts.v.first);
+  args.k = static_cast<const std::byte*>(k_.data()) + layouts.k.first * bytes_of(kv_element());
+  args.v = static_cast<const std::byte*>(v_.data()) + layouts.v.first * bytes_of(kv_element());
   args.out = element(out_, layouts.out.first);
   args.lse = static_cast<float*>(lse_.data()) + kGuard;
   args.q_strides = layouts.q.strides;
@@ -169,6 +169,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.out_strides = layouts.out.strides;
   if (problem.dropout) args.dropout = {.probability = 0.3f, .seed = 0x123456789abcdef, .offset = 42};
   make_numbers();
+  if (problem.kv_type != KvType::same) make_descales();
   if (problem.page_size > 0) {
     tables.page_table.assign(page_table_.size() / sizeof(std::int32_t), 0);
     args.page_table = static_cast<const std::int32_t*>(page_table_.data());
@@ -193,6 +194,25 @@ void GuardedCall::make_numbers() {
   visit_numbers(make, problem, args);
 }
 
+void GuardedCall::make_descales() {
+  const std::int64_t row = problem.heads_kv + kDescaleGap;
+  args.k_descale_strides = args.v_descale_strides = {row, 1, 0};
+  for (std::int64_t i = 0; i < problem.batch * row; ++i) {
+    k_descale.push_back(0.75f + 0.25f * static_cast<float>(i % 5));
+    v_descale.push_back(1.5f - 0.375f * static_cast<float>(i % 7));
+  }
+}
+
+void GuardedCall::upload_descales() {
+  const auto upload = [&](const std::vector<float>& factors, const float*& argument, std::size_t first) {
+    argument = factors.empty() ? nullptr : static_cast<const float*>(descales_.data()) + first;
+    if (!factors.empty())
+      descales_.upload(factors.data(), factors.size() * sizeof(float), first * sizeof(float));
+  };
+  upload(k_descale, args.k_descale, 0);
+  upload(v_descale, args.v_descale, descales_.size() / sizeof(float) / 2);
+}
+
 void GuardedCall::upload_numbers() {
   const std::size_t count = index(problem.batch * problem.heads_q);
   std::size_t first = 0;
@@ -211,16 +231,17 @@ void GuardedCall::upload_numbers() {
 
 void GuardedCall::randomize(unsigned seed) {
   q = random_tensor(layouts_.q.shape, problem.dtype, seed);
-  k = random_tensor(layouts_.k.shape, problem.dtype, seed + 1);
-  v = random_tensor(layouts_.v.shape, problem.dtype, seed + 2);
+  k = random_tensor(layouts_.k.shape, kv_element(), seed + 1);
+  v = random_tensor(layouts_.v.shape, kv_element(), seed + 2);
   upload();
 }
 
 void GuardedCall::upload() {
   send(q, layouts_.q, problem.dtype, q_);
-  send(k, layouts_.k, problem.dtype, k_);
-  send(v, layouts_.v, problem.dtype, v_);
+  send(k, layouts_.k, kv_element(), k_);
+  send(v, layouts_.v, kv_element(), v_);
   upload_numbers();
+  upload_descales();
   if (problem.varlen) upload_tables();
   if (!dropout_state.empty()) {
     dropout_state_.upload(dropout_state.data(), dropout_state_.size());
@@ -255,6 +276,8 @@ reference::ScoreRule GuardedCall::rule() const {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) value = data(numbers.at(name));
   };
   visit_numbers(on_host, problem, rule.numbers);
+  rule.numbers.k_descale = data(k_descale);
+  rule.numbers.v_descale = data(v_descale);
   rule.numbers.dropout.state = data(dropout_state);
   rule.numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
   rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);

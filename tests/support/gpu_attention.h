@@ -2,6 +2,7 @@
 // numerics contract.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/attention.h>
 #include <reference/attention_reference.h>
 #include <reference/sequences.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "device_under_test.h"
+#include "random_tensor.h"
 
 namespace fa2::test {
 
@@ -85,18 +87,28 @@ void for_each_row(const Layout& layout, const Body& body) {
   }
 }
 
-/// scatter() writes a tensor's elements into the image of an allocation; gather() reads them.
-void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
+/// scatter() writes a tensor's elements into the image of an allocation, a word for each; gather() reads them.
+void scatter(const reference::Tensor& tensor, const Layout& layout, ElementType type,
              std::vector<std::uint16_t>& image);
-reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype);
+reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, ElementType type);
+inline void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
+                    std::vector<std::uint16_t>& image) {
+  scatter(tensor, layout, element_of(dtype), image);
+}
+inline reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype) {
+  return gather(image, layout, element_of(dtype));
+}
 
 /// Memory on the current device for a layout's elements, and the address of one of them.
-DeviceBuffer buffer_for(const Layout& layout);
+DeviceBuffer buffer_for(const Layout& layout, ElementType type = ElementType::f16);
 std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset);
 
 /// Uploads a tensor, with NaN around its elements. If elements share memory, `tensor` becomes what the memory
 /// holds.
-void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer);
+void send(reference::Tensor& tensor, const Layout& layout, ElementType type, DeviceBuffer& buffer);
+inline void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
+  send(tensor, layout, element_of(dtype), buffer);
+}
 
 /// Returns the contents of a buffer.
 template <class Word>
@@ -106,8 +118,11 @@ std::vector<Word> downloaded(const DeviceBuffer& buffer) {
   return image;
 }
 
-/// Returns normally distributed values, rounded to dtype. The seed determines them.
-reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed);
+/// Returns normally distributed values, rounded to `type`, a DType or an ElementType. The seed determines them.
+template <class Type>
+reference::Tensor random_tensor(const Shape& shape, Type type, unsigned seed) {
+  return random_tensor(shape.batch, shape.heads, shape.rows, shape.dim, type, seed);
+}
 /// Returns a tensor whose elements are all `value`.
 reference::Tensor constant_tensor(const Shape& shape, float value);
 
@@ -139,6 +154,9 @@ class GuardedCall {
   reference::Tensor q, k, v;
   /// One per head, or one per batch entry and head, by the name of the argument.
   std::map<std::string, std::vector<float>> numbers;
+  /// With an 8-bit kv_type: the factors as args' strides find them. They begin as different ones, with gaps between them; an
+  /// empty list becomes a null pointer.
+  std::vector<float> k_descale, v_descale;
   /// With dropout: the seed and offset that the device reads; empty: args have them.
   std::vector<std::uint64_t> dropout_state;
   SequenceTables tables;  ///< with varlen; packed sequences begin without rows
@@ -174,8 +192,11 @@ class GuardedCall {
   template <class Body>
   void for_each_output(const Body& body) const;
   void make_numbers();
+  void make_descales();
   void upload_numbers();
+  void upload_descales();
   void upload_tables();
+  ElementType kv_element() const { return element_of(problem.kv_type, problem.dtype); }
   std::vector<std::uint16_t> blank_o() const;
   std::vector<std::uint32_t> blank_lse() const;
   std::size_t lse_size() const {
@@ -184,7 +205,7 @@ class GuardedCall {
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, out_, lse_, numbers_, tables_, dropout_state_, page_table_;
+  DeviceBuffer q_, k_, v_, out_, lse_, numbers_, descales_, tables_, dropout_state_, page_table_;
 };
 
 /// CHECKs call.check().

@@ -10,14 +10,15 @@
 
 namespace fa2::test {
 
-/// Returns a tensor of values that `dtype` can hold. The seed determines them.
-inline reference::Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                                       std::int64_t dim, DType dtype, unsigned seed) {
+/// Returns a tensor of values that `type`, a DType or an ElementType, can hold. The seed determines them.
+template <class Type>
+reference::Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim,
+                                Type type, unsigned seed) {
   reference::Tensor tensor{batch, heads, rows, dim,
                            std::vector<float>(static_cast<std::size_t>(batch * heads * rows * dim))};
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
-  for (float& value : tensor.values) value = round_to(normal(generator), dtype);
+  for (float& value : tensor.values) value = round_to(normal(generator), type);
   return tensor;
 }
 

@@ -10,6 +10,11 @@ pub struct F16(pub u16);
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
+/// An 8-bit number with 4 bits of exponent, 3 of fraction and no infinities: `float8_e4m3fn`. The integer holds its bits.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct F8E4M3(pub u8);
+
 /// Returns bits / 2^shift, rounded to the nearest integer, ties to even; `shift` must be in 1..=31.
 fn rounded_shift(bits: u32, shift: u32) -> u32 {
     let (quotient, rest, half) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
@@ -43,6 +48,37 @@ impl F16 {
             0 => (fraction as f32 / (1 << 24) as f32).to_bits(),
             31 => 0x7f80_0000 | fraction << 13,
             _ => (exponent + 112) << 23 | fraction << 13,
+        };
+        f32::from_bits(sign | magnitude)
+    }
+}
+
+impl F8E4M3 {
+    /// Returns the nearest number, ties to even. Beyond 448, infinities included, this is 448. A NaN stays a NaN.
+    pub fn from_f32(value: f32) -> Self {
+        let sign = (value.to_bits() >> 24 & 0x80) as u8;
+        let magnitude = value.abs();
+        if magnitude.is_nan() {
+            return Self(sign | 0x7f);
+        }
+        let bits = magnitude.to_bits();
+        let code = if magnitude < 1.0 / 64.0 {
+            // Multiples of 2^-9. Those of 2^-9 * 2^23 and more have no fraction, so that the sum is rounded to them.
+            ((magnitude + 16384.0).to_bits() - 16384.0f32.to_bits()).min(8)
+        } else {
+            rounded_shift(bits - (120 << 23), 20).min(0x7e)
+        };
+        Self(sign | code as u8)
+    }
+
+    /// Returns the same number: float32 has all of them.
+    pub fn to_f32(self) -> f32 {
+        let sign = u32::from(self.0 & 0x80) << 24;
+        let (exponent, fraction) = (u32::from(self.0 >> 3 & 15), u32::from(self.0 & 7));
+        let magnitude = match (exponent, fraction) {
+            (0, _) => (fraction as f32 / 512.0).to_bits(),
+            (15, 7) => f32::NAN.to_bits(),
+            _ => (exponent + 120) << 23 | fraction << 20,
         };
         f32::from_bits(sign | magnitude)
     }

@@ -6,7 +6,7 @@ use std::{
     ptr::{null, null_mut},
 };
 
-use crate::{sys, Bf16, Error, F16};
+use crate::{sys, Bf16, Error, F16, F8E4M3};
 
 const MOST_DIMENSIONS: usize = sys::FA2_MOST_DIMENSIONS as usize;
 
@@ -60,7 +60,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type of tensor elements: [`F16`], [`Bf16`], `f32`, `i32`, `i64` or `u8`.
+/// A type of tensor elements: [`F16`], [`Bf16`], `f32`, `i32`, `i64`, `u8` or [`F8E4M3`].
 pub trait Element: Copy + Debug + sealed::Sealed + 'static {
     #[doc(hidden)]
     const DTYPE: i32;
@@ -74,7 +74,15 @@ macro_rules! elements {
         })*
     };
 }
-elements! { F16: FA2_F16, Bf16: FA2_BF16, f32: FA2_FLOAT32, i32: FA2_INT32, i64: FA2_INT64, u8: FA2_UINT8, }
+elements! {
+    F16: FA2_F16,
+    Bf16: FA2_BF16,
+    f32: FA2_FLOAT32,
+    i32: FA2_INT32,
+    i64: FA2_INT64,
+    u8: FA2_UINT8,
+    F8E4M3: FA2_FLOAT8_E4M3FN,
+}
 
 /// A view of memory that calls only read.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 use crate::sys;
 
-/// Element types of Q, K, V and O.
+/// Element types of Q and O, and of K and V unless [`KvType`] names another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DType {
     /// IEEE 754 binary16
@@ -8,6 +8,16 @@ pub enum DType {
     F16 = sys::FA2_F16 as isize,
     /// bfloat16
     Bf16 = sys::FA2_BF16 as isize,
+}
+
+/// Element types of K and V.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// that of Q and O
+    #[default]
+    Same = sys::FA2_KV_SAME as isize,
+    /// 8 bits: [`F8E4M3`](crate::F8E4M3)
+    E4m3 = sys::FA2_KV_E4M3 as isize,
 }
 
 /// Which keys a query sees. Query i and key j count from the first row of their sequence.

@@ -19,17 +19,17 @@ FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& s
   return static_cast<u16*>(params.o) + query_row<Config>(params, params.o_strides, shape, at, row);
 }
 
-/// Stores the warp's rows of the output tile, [warp_row, warp_row + 16 kM). All warps must call it.
-template <class Config, int kM, int kN>
+/// Stores the warp's rows of the output tile, [warp_row, warp_row + 16 Output::m_tiles). All warps must call it.
+template <class Config, class Output>
 FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape& shape,
-                             const TileCoordinates& at, int warp_row, const AccumulatorTile<kM, kN>& output,
+                             const TileCoordinates& at, int warp_row, const Output& output,
                              SharedAddress shared) {
   const typename SharedLayout<Config>::OutputTile tile{shared};
   ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
   round_into_tile<typename Config::Element>(tile, warp_row, output);
   ptx::bar_warp_sync();
   const QueryRows<Config, Config::head_dim_v> rows{params, params.o, params.o_strides, shape, at};
-  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(rows, tile, warp_row, rows);
+  store_tile<Config::rows_are_16_byte_aligned, 16 * Output::m_tiles>(rows, tile, warp_row, rows);
 }
 
 /// Returns the address of one row's LSE. params.lse must not be null.

@@ -7,7 +7,8 @@
 
 namespace fa2 {
 
-/// Distances between neighbouring batches, heads and rows; elements. The last dimension is contiguous.
+/// Distances between neighbouring batches, heads and rows; elements, or pairs of 8-bit elements. The last dimension is
+/// contiguous.
 struct Strides {
   long long batch_stride;
   long long head_stride;
@@ -83,6 +84,13 @@ constexpr Count packed_rows(const HeadPacking& packing, Count queries) {
   return (block << packing.block_log2) + (queries - block * packing.queries) * packing.heads;
 }
 
+/// A float32 per batch entry and key/value head, or null for 1.
+struct HeadFactors {
+  const float* data;
+  long long batch_stride;
+  long long head_stride;
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;
@@ -118,6 +126,8 @@ struct AttentionParams {
 #undef FA2_FIELD
   SequenceTables sequences;
   DropoutParams dropout;
+  HeadFactors k_descale;
+  HeadFactors v_descale;
 };
 
 /// How persistent thread blocks share the tiles of a launch.

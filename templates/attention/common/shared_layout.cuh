@@ -1,7 +1,7 @@
 // Shared memory of the sm80 forward kernel.
 #pragma once
 
-#include "tile/shared_tile.cuh"
+#include "attention/common/key_value_format.cuh"
 
 namespace fa2 {
 
@@ -12,8 +12,8 @@ struct SharedLayout {
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
   static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
   using QueryTile = SharedTile<Config::tile_m, padded_dim>;
-  using KeyTile = SharedTile<Config::tile_n, padded_dim>;
-  using ValueTile = SharedTile<Config::tile_n, padded_dim_v>;
+  using KeyTile = typename KeyValueFormat<Config>::template Tile<Config::head_dim>;
+  using ValueTile = typename KeyValueFormat<Config>::template Tile<Config::head_dim_v>;
   using OutputTile = SharedTile<Config::tile_m, padded_dim_v>;
 
   static constexpr int ring_start = Config::q_in_registers ? 0 : QueryTile::bytes;

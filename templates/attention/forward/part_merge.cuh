@@ -43,25 +43,40 @@ struct PartRow {
                                  ptx::bits_of(sum.sum), 0}});
   }
 
+  template <class Row, int kM, int kN>
+  FA2_DEVICE static void put_row(const Row& row, const AccumulatorTile<kM, kN>& output, int m, int half) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      const float(&value)[4] = output.value[m][n];
+      row.put(8 * n + fragment_col(),
+              ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
+    }
+  }
+  template <class Row, int kM, int kN>
+  FA2_DEVICE static void put_row(const Row& row, const InterleavedTile<kM, kN>& output, int m, int half) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; n += 2) {
+      const float(&even)[4] = output.value[m][n], (&odd)[4] = output.value[m][n + 1];
+      row.put(8 * n + 2 * fragment_col(),
+              ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
+                             ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
+    }
+  }
+
   /// Stores a warp's rows, which begin with the partial output's `first_row`. row(number) returns one row's
   /// address.
-  template <int kM, int kN, class Softmax, class Row>
-  FA2_DEVICE static void store(const AccumulatorTile<kM, kN>& output, const Softmax& softmax, int first_row,
-                               int row_count, const Row& row) {
-    static_assert(8 * kN == cols, "a row is as wide as the accumulators");
+  template <class Output, class Softmax, class Row>
+  FA2_DEVICE static void store(const Output& output, const Softmax& softmax, int first_row, int row_count,
+                               const Row& row) {
+    static_assert(8 * Output::n_tiles == cols, "a row is as wide as the accumulators");
     FA2_UNROLL
-    for (int m = 0; m < kM; ++m) {
+    for (int m = 0; m < Output::m_tiles; ++m) {
       FA2_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int number = first_row + 16 * m + 8 * half + fragment_row();
         if (number >= row_count) continue;
         const auto to = row(number);
-        FA2_UNROLL
-        for (int n = 0; n < kN; ++n) {
-          const float(&value)[4] = output.value[m][n];
-          to.put(8 * n + fragment_col(),
-                 ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
-        }
+        put_row(to, output, m, half);
         if (fragment_col() == 0) put_sum(to, {softmax.exponent(m, half), softmax.row_sum[m][half]});
       }
     }

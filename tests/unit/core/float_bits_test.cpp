@@ -68,3 +68,36 @@ TEST_CASE("conversions: float16 agrees with the compiler") {
   CHECK(broken == 0);
 }
 #endif
+
+TEST_CASE("conversions of e4m3: every code survives the round trip, and ties go to the even one") {
+  int broken = 0;
+  for (int code = 0; code < 256; ++code) {
+    const auto narrow = static_cast<std::uint8_t>(code);
+    const float value = from_e4m3(narrow);
+    CHECK(std::isnan(value) == ((code & 0x7f) == 0x7f));
+    CHECK(std::signbit(value) == (code >= 0x80));
+    broken += to_e4m3(value) != narrow;
+    if ((code & 0x7f) >= 0x7e) continue;
+    const float next = from_e4m3(static_cast<std::uint8_t>(code + 1)), middle = (value + next) / 2;
+    broken += !(std::abs(value) < std::abs(next));
+    broken += to_e4m3(middle) != code + code % 2;
+    broken += to_e4m3(std::nextafter(middle, 0.0f)) != narrow;
+    broken += to_e4m3(std::nextafter(middle, 2 * next)) != code + 1;
+  }
+  CHECK(broken == 0);
+}
+
+TEST_CASE("conversions of e4m3: known codes, and what is too large is clamped") {
+  CHECK(from_e4m3(0x38) == 1.0f);
+  CHECK(from_e4m3(0x01) == 0x1p-9f);
+  CHECK(from_e4m3(0x08) == 0x1p-6f);
+  CHECK(from_e4m3(0xfe) == -448.0f);
+  for (const float large : {448.0f, 464.0f, 1e6f, std::numeric_limits<float>::infinity()}) {
+    CHECK(to_e4m3(large) == 0x7e);
+    CHECK(to_e4m3(-large) == 0xfe);
+  }
+  CHECK(to_e4m3(0x1p-10f) == 0);
+  CHECK(to_e4m3(-0.0f) == 0x80);
+  CHECK(std::isnan(from_e4m3(to_e4m3(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(round_to(0.3f, ElementType::e4m3) == 0.3125f);
+}

@@ -35,6 +35,7 @@ AttentionProblem problem() {
             value |= std::string_view(tensor.text.used_if) == name;
       },
       p);
+  p.kv_type = KvType::e4m3;
   p.total_q = 60;
   p.total_k = 100;
   p.page_size = 8;  // no valid problem has both; the list has them all the same
@@ -45,7 +46,9 @@ AttentionProblem problem() {
 /// Returns contiguous tensors, each in its own 16 MB.
 Operands operands() {
   constexpr std::size_t kWorkspace = 512;
-  Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr), kWorkspace);
+  AttentionArgs args = bshd_args(problem(), nullptr, nullptr, nullptr, nullptr);
+  args.k_descale_strides = args.v_descale_strides = {2, 1, 0};
+  Operands all = operands_of(problem(), args, kWorkspace);
   for (std::size_t i = 0; i < kOperandCount; ++i) all.list[i].data = at((i + 1) << 24);
   return all;
 }
@@ -76,8 +79,8 @@ TEST_CASE("operands: one per role, each with a name, elements and bytes") {
   const Operands all = operands();
   CHECK(all[Role::q].name == "q");
   CHECK(size_in_bytes(all[Role::q]) == 60 * 8 * 64 * 2);
-  CHECK(size_in_bytes(all[Role::k]) == 100 * 2 * 64 * 2);
-  CHECK(size_in_bytes(all[Role::v]) == 100 * 2 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::k]) == 100 * 2 * 64);
+  CHECK(size_in_bytes(all[Role::v]) == 100 * 2 * 32);
   CHECK(size_in_bytes(all[Role::out]) == 60 * 8 * 32 * 2);
   CHECK(size_in_bytes(all[Role::lse]) == 60 * 8 * 4);
   CHECK(all[Role::lse].name == "lse");
@@ -101,7 +104,7 @@ TEST_CASE("operands: a batched side has no borders, and equal lengths have no ta
   CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
   p.total_k = 0;
   all = operands_of(p, {});
-  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 8 * 64 * 2);  // pages
+  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 8 * 64);  // pages
   CHECK(size_in_bytes(all[Role::page_table]) == 3 * 4);
   AttentionArgs rows_apart;
   rows_apart.page_table_stride = 10;
@@ -109,8 +112,8 @@ TEST_CASE("operands: a batched side has no borders, and equal lengths have no ta
   p.page_size = 0;
   p.varlen = false;
   all = operands_of(p, {});
-  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 24 * 64 * 2);
-  CHECK(size_in_bytes(all[Role::v]) == 5 * 2 * 24 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 24 * 64);
+  CHECK(size_in_bytes(all[Role::v]) == 5 * 2 * 24 * 32);
   CHECK(size_in_bytes(all[Role::out]) == 5 * 8 * 16 * 32 * 2);
   for (const Role role :
        {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k, Role::page_table})

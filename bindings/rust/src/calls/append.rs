@@ -10,10 +10,10 @@ pub struct Append<'a> {
     /// head_dim_v)
     pub v: Tensor<'a>,
     /// keys of the cache; (cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries,
-    /// cache_rows, heads_kv, head_dim)
+    /// cache_rows, heads_kv, head_dim); or float8_e4m3fn
     pub k_cache: TensorMut<'a>,
     /// values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries,
-    /// cache_rows, heads_kv, head_dim_v)
+    /// cache_rows, heads_kv, head_dim_v); or float8_e4m3fn
     pub v_cache: TensorMut<'a>,
     /// rows that each sequence has in the cache before the call; (batch); int32
     pub cache_seqlens: Tensor<'a>,

@@ -7,10 +7,10 @@ pub struct Attention<'a> {
     /// queries; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim)
     pub q: Tensor<'a>,
     /// keys; (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim) if
-    /// page_table | (batch, seqlen_k, heads_kv, head_dim)
+    /// page_table | (batch, seqlen_k, heads_kv, head_dim); or float8_e4m3fn
     pub k: Tensor<'a>,
     /// values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
-    /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v)
+    /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn
     pub v: Tensor<'a>,
     /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
     pub out: TensorMut<'a>,
@@ -37,6 +37,10 @@ pub struct Attention<'a> {
     pub seqused_k: Option<Tensor<'a>>,
     /// the pages of each sequence; (batch, max_pages); int32; given with page_size
     pub page_table: Option<Tensor<'a>>,
+    /// factors of 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub k_descale: Option<Tensor<'a>>,
+    /// factors of 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub v_descale: Option<Tensor<'a>>,
     /// which keys a query sees
     pub mask: Mask,
     /// sliding window: how many keys before its own a query sees
@@ -82,6 +86,8 @@ impl<'a> Attention<'a> {
             seqused_q: None,
             seqused_k: None,
             page_table: None,
+            k_descale: None,
+            v_descale: None,
             mask: Mask::default(),
             window_left: None,
             window_right: None,
@@ -98,7 +104,7 @@ impl<'a> Attention<'a> {
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 13] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 15] {
         [
             self.q.raw(),
             self.k.raw(),
@@ -113,6 +119,8 @@ impl<'a> Attention<'a> {
             self.seqused_q.raw(),
             self.seqused_k.raw(),
             self.page_table.raw(),
+            self.k_descale.raw(),
+            self.v_descale.raw(),
         ]
     }
 

@@ -7,10 +7,10 @@ pub struct Backward<'a> {
     /// queries; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim)
     pub q: Tensor<'a>,
     /// keys; (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim) if
-    /// page_table | (batch, seqlen_k, heads_kv, head_dim)
+    /// page_table | (batch, seqlen_k, heads_kv, head_dim); or float8_e4m3fn
     pub k: Tensor<'a>,
     /// values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
-    /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v)
+    /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn
     pub v: Tensor<'a>,
     /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
     pub out: Tensor<'a>,
@@ -37,6 +37,10 @@ pub struct Backward<'a> {
     pub seqused_k: Option<Tensor<'a>>,
     /// the pages of each sequence; (batch, max_pages); int32; given with page_size
     pub page_table: Option<Tensor<'a>>,
+    /// factors of 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub k_descale: Option<Tensor<'a>>,
+    /// factors of 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub v_descale: Option<Tensor<'a>>,
     /// gradient of O; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
     pub d_out: Tensor<'a>,
     /// gradient of LSE; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional
@@ -99,6 +103,8 @@ impl<'a> Backward<'a> {
             seqused_q: None,
             seqused_k: None,
             page_table: None,
+            k_descale: None,
+            v_descale: None,
             d_out,
             d_lse: None,
             dq: None,
@@ -122,7 +128,7 @@ impl<'a> Backward<'a> {
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 19] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 21] {
         [
             self.q.raw(),
             self.k.raw(),
@@ -137,6 +143,8 @@ impl<'a> Backward<'a> {
             self.seqused_q.raw(),
             self.seqused_k.raw(),
             self.page_table.raw(),
+            self.k_descale.raw(),
+            self.v_descale.raw(),
             self.d_out.raw(),
             self.d_lse.raw(),
             self.dq.raw(),

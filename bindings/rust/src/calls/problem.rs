@@ -4,7 +4,7 @@ use super::*;
 /// What attention computes, with its sizes: for plans and precompilation. A call finds its problem from its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// element type of Q, K, V and O
+    /// element type of Q and O, and of K and V unless kv_type says another
     pub dtype: DType,
     /// head dimension of Q and K, a multiple of 8 in 8..256
     pub head_dim: i32,
@@ -28,6 +28,8 @@ pub struct Problem {
     pub varlen: bool,
     /// rows per page of K and V; 0: they are not paged
     pub page_size: i32,
+    /// element type of K and V: that of Q, or 8 bits
+    pub kv_type: KvType,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
     /// sequences
@@ -63,6 +65,7 @@ impl Default for Problem {
             dropout: false,
             varlen: false,
             page_size: 0,
+            kv_type: KvType::default(),
             batch_invariant: false,
             batch: 1,
             heads_q: 1,
@@ -91,6 +94,7 @@ impl Problem {
         problem.dropout = i32::from(self.dropout);
         problem.varlen = i32::from(self.varlen);
         problem.page_size = self.page_size;
+        problem.kv_type = self.kv_type as i32;
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;

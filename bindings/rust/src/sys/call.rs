@@ -9,7 +9,7 @@ c_struct! {
     pub struct fa2_problem {
         /// sizeof(fa2_problem)
         pub struct_size: u32 = size_of::<fa2_problem>() as u32,
-        /// element type of Q, K, V and O; 0: f16, 1: bf16
+        /// element type of Q and O, and of K and V unless kv_type says another; 0: f16, 1: bf16
         pub dtype: i32 = 0,
         /// head dimension of Q and K, a multiple of 8 in 8..256
         pub head_dim: i32 = 0,
@@ -33,8 +33,12 @@ c_struct! {
         pub varlen: i32 = 0,
         /// rows per page of K and V; 0: they are not paged
         pub page_size: i32 = 0,
+        /// element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3
+        pub kv_type: i32 = 0,
         /// the bits of a sequence do not depend on the batch; 0 or 1
         pub batch_invariant: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -80,10 +84,10 @@ c_struct! {
         /// queries; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim)
         pub q: fa2_tensor = fa2_tensor::default(),
         /// keys; (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim)
-        /// if page_table | (batch, seqlen_k, heads_kv, head_dim)
+        /// if page_table | (batch, seqlen_k, heads_kv, head_dim); or float8_e4m3fn
         pub k: fa2_tensor = fa2_tensor::default(),
         /// values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
-        /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v)
+        /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn
         pub v: fa2_tensor = fa2_tensor::default(),
         /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q,
         /// head_dim_v)
@@ -114,6 +118,10 @@ c_struct! {
         pub page_table: *const i32 = null(),
         /// elements from one sequence's pages to the next one's
         pub page_table_stride: i64 = 0,
+        /// factors of 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type
+        pub k_descale: fa2_tensor = fa2_tensor::default(),
+        /// factors of 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type
+        pub v_descale: fa2_tensor = fa2_tensor::default(),
         /// memory for launches: see fa2_plan_workspace_bytes(); optional
         pub workspace: *mut c_void = null_mut(),
         /// seed of the mask
@@ -174,6 +182,10 @@ c_struct! {
         pub float32_tables: i32 = 0,
         /// query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1
         pub causal_positions: i32 = 1,
+        /// element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3
+        pub kv_type: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// positions that cos and sin have
         pub table_rows: i64 = 0,
         /// sequences
@@ -215,10 +227,10 @@ c_struct! {
         /// head_dim_v)
         pub v_new: fa2_tensor = fa2_tensor::default(),
         /// keys of the cache; (cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries,
-        /// cache_rows, heads_kv, head_dim)
+        /// cache_rows, heads_kv, head_dim); or float8_e4m3fn
         pub k_cache: fa2_tensor = fa2_tensor::default(),
         /// values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table |
-        /// (cache_entries, cache_rows, heads_kv, head_dim_v)
+        /// (cache_entries, cache_rows, heads_kv, head_dim_v); or float8_e4m3fn
         pub v_cache: fa2_tensor = fa2_tensor::default(),
         /// rows that each sequence has in the cache before the call; (batch); int32
         pub seqlens: *const i32 = null(),
@@ -315,6 +327,7 @@ constants! { CALL_CONSTANTS:
     FA2_INT32 = 3,
     FA2_INT64 = 4,
     FA2_UINT8 = 5,
+    FA2_FLOAT8_E4M3FN = 6,
     FA2_Q = 0,
     FA2_K = 1,
     FA2_V = 2,
@@ -328,14 +341,16 @@ constants! { CALL_CONSTANTS:
     FA2_SEQUSED_Q = 10,
     FA2_SEQUSED_K = 11,
     FA2_PAGE_TABLE = 12,
-    FA2_ATTENTION_TENSORS = 13,
-    FA2_D_OUT = 13,
-    FA2_D_LSE = 14,
-    FA2_GRAD_Q = 15,
-    FA2_GRAD_K = 16,
-    FA2_GRAD_V = 17,
-    FA2_GRAD_SINKS = 18,
-    FA2_BACKWARD_TENSORS = 19,
+    FA2_K_DESCALE = 13,
+    FA2_V_DESCALE = 14,
+    FA2_ATTENTION_TENSORS = 15,
+    FA2_D_OUT = 15,
+    FA2_D_LSE = 16,
+    FA2_GRAD_Q = 17,
+    FA2_GRAD_K = 18,
+    FA2_GRAD_V = 19,
+    FA2_GRAD_SINKS = 20,
+    FA2_BACKWARD_TENSORS = 21,
     FA2_APPEND_K = 0,
     FA2_APPEND_V = 1,
     FA2_APPEND_K_CACHE = 2,

@@ -65,9 +65,11 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
   const Dropout<Config> dropout = dropout_of<Config>(params).of_head(at.batch * params.heads_q + at.head);
-  mainloop.run(mask, score_mod, dropout, tile_row + warp_row, q, ring);
+  const Descales<Config> descales = descales_of<Config>(params, at.batch, kv_head);
+  mainloop.run(mask, score_mod, dropout, descales, tile_row + warp_row, q, ring);
   mainloop.softmax.normalize(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
   dropout.rescale(mainloop.output);
+  descales.scale_output(mainloop.output);
   store_lse<Config>(params, shape, at, tile_row + warp_row, mainloop.softmax);
   store_output<Config>(params, shape, at, warp_row, mainloop.output, shared);
 }

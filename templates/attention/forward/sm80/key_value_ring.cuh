@@ -32,8 +32,9 @@ struct KeyValueRing {
   /// cp.async groups that start() leaves in flight.
   static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
 
-  using Keys = KeyRows<Config, Config::head_dim>;
-  using Values = KeyRows<Config, Config::head_dim_v>;
+  using Format = KeyValueFormat<Config>;
+  using Keys = KeyRows<Config, Format::template stored_cols<Config::head_dim>>;
+  using Values = KeyRows<Config, Format::template stored_cols<Config::head_dim_v>>;
 
   typename Keys::Source k;
   typename Values::Source v;
@@ -121,7 +122,7 @@ struct KeyValueRing {
 
   template <class Tile, class Source, class Rows>
   FA2_DEVICE static void load(Tile tile, const Source& source, Rows rows) {
-    load_tile<Team::threads, Config::rows_are_16_byte_aligned>(tile, source, rows, Team::thread());
+    load_tile<Team::threads, copies_chunks<Config>>(tile, source, rows, Team::thread());
   }
 };
 

@@ -20,13 +20,18 @@ struct QueryOperand {
 
   FA2_DEVICE void read_into_registers() {
     FA2_UNROLL
-    for (int step = 0; step < steps; ++step)
-      registers[step] = load_operand_a<m_tiles>(tile, first_row, 16 * step);
+    for (int step = 0; step < steps; ++step) registers[step] = load(step);
   }
 
   FA2_DEVICE OperandA<m_tiles> step(int k) const {
     if constexpr (Config::q_in_registers) return registers[k];
-    return load_operand_a<m_tiles>(tile, first_row, 16 * k);
+    return load(k);
+  }
+
+ private:
+  FA2_DEVICE OperandA<m_tiles> load(int step) const {
+    if constexpr (are_bytes<Config>) return load_operand_of_bytes<m_tiles>(tile, first_row, 16 * step);
+    return load_operand_a<m_tiles>(tile, first_row, 16 * step);
   }
 };
 

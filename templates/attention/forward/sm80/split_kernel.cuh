@@ -119,9 +119,11 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
   const Dropout<Warp> dropout = dropout_of<Warp>(params).of_head(at.batch * params.heads_q + at.head);
-  mainloop.run(mask, score_mod, dropout, tile_row, q, ring);
+  const Descales<Warp> descales = descales_of<Warp>(params, at.batch, kv_head);
+  mainloop.run(mask, score_mod, dropout, descales, tile_row, q, ring);
   mainloop.softmax.normalize(mainloop.output, Sinks<Warp>{params, at, tile_row, is_first && warp == 0});
   dropout.rescale(mainloop.output);
+  descales.scale_output(mainloop.output);
   ptx::bar_warp_sync();  // the part lies where other lanes may still be reading K and V
   PartRow<Config>::store(mainloop.output, mainloop.softmax, 0, row_count,
                          [&](int row) { return WarpParts<Config>::of_row(layout, row).row(warp); });

@@ -1,0 +1,28 @@
+// Conversions of e4m3fn, by a table.
+#pragma once
+
+#include "ptx/element.cuh"
+
+namespace fa2::ptx {
+
+struct PairOfPairs {
+  u32 low;
+  u32 high;
+};
+
+/// Returns the value of a code. It has 4 bits of exponent, 3 of mantissa and no infinities.
+inline float value_of_e4m3(u32 code) {
+  const u32 exponent = code >> 3 & 15u, mantissa = code & 7u;
+  if (exponent == 15 && mantissa == 7) return __builtin_nanf("");
+  const float magnitude = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-9f
+                                        : float_of_bits((exponent + 120u) << 23 | mantissa << 20);
+  return (code & 128u) != 0 ? -magnitude : magnitude;
+}
+
+FA2_DEVICE PairOfPairs cvt_f16_e4m3_x4(u32 bytes) {
+  u32 half[4];
+  for (u32 i = 0; i < 4; ++i) half[i] = rounded<Half>(value_of_e4m3(bytes >> 8 * i & 255u));
+  return {half[0] | half[1] << 16, half[2] | half[3] << 16};
+}
+
+}  // namespace fa2::ptx

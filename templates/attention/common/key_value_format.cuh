@@ -1,0 +1,97 @@
+// What keys and values are in memory: elements of Config::Element, or of 8 bits with factors per head.
+#pragma once
+
+#include "attention/common/params.cuh"
+#include "ptx/memory.cuh"
+#include "tile/byte_tile.cuh"
+
+namespace fa2 {
+
+/// Whether K and V are e4m3.
+template <class Config>
+constexpr bool are_bytes = Config::kv_type != 0;
+
+/// Whether rows of K and V are copied in pieces of 16 bytes.
+template <class Config>
+constexpr bool copies_chunks = Config::rows_are_16_byte_aligned || are_bytes<Config>;
+
+/// The types that follow from the format. `stored_cols`: 16-bit words of a row of kDim columns. Probabilities have the
+/// type to which values are widened: float16, which holds every e4m3.
+template <class Config, bool kBytes = are_bytes<Config>>
+struct KeyValueFormat {
+  using Probability = typename Config::Element;
+  template <int kDim>
+  static constexpr int stored_cols = kDim;
+  template <int kDim>
+  using Tile = SharedTile<Config::tile_n, (kDim + 15) / 16 * 16>;
+  template <int kM, int kN>
+  using Output = AccumulatorTile<kM, kN>;
+};
+template <class Config>
+struct KeyValueFormat<Config, true> {
+  using Probability = Half;
+  template <int kDim>
+  static constexpr int stored_cols = kDim / 2;
+  template <int kDim>
+  using Tile = ByteTile<Config::tile_n, (kDim + 31) / 32 * 32>;
+  template <int kM, int kN>
+  using Output = InterleavedTile<kM, kN>;
+};
+
+/// Computes S += Q K^T. q.step(k): columns [16 k, 16 k + 16) of Q.
+template <class Config, int kM, int kN, class Queries>
+FA2_DEVICE void add_scores(AccumulatorTile<kM, kN>& scores, const Queries& q,
+                           typename KeyValueFormat<Config>::template Tile<Config::head_dim> keys) {
+  using Element = typename Config::Element;
+  if constexpr (are_bytes<Config>) {
+    gemm_nt_bytes<Element, Config::converts_e4m3>(scores, q, keys);
+  } else {
+    FA2_UNROLL
+    for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(scores, q.step(k), keys, 16 * k);
+  }
+}
+
+/// Computes O += P V.
+template <class Config, int kM, int kN, class Output>
+FA2_DEVICE void add_values(Output& output, const AccumulatorTile<kM, kN>& probabilities,
+                           typename KeyValueFormat<Config>::template Tile<Config::head_dim_v> values) {
+  using Element = typename KeyValueFormat<Config>::Probability;
+  FA2_UNROLL
+  for (int k = 0; k < Config::tile_n / 16; ++k) {
+    const OperandA<kM> p = round_to_operand_a<Element>(probabilities, k);
+    if constexpr (are_bytes<Config>) {
+      gemm_nn_bytes<Element, Config::converts_e4m3>(output, p, values, 16 * k);
+    } else {
+      gemm_nn_step<Element>(output, p, values, 16 * k);
+    }
+  }
+}
+
+/// The factors of one sequence's keys and values with one key/value head. Only 8-bit ones have any.
+template <class Config>
+struct Descales {
+  float of_keys;
+  float of_values;
+
+  template <class Scores>
+  FA2_DEVICE void scale_scores(Scores& scores) const {
+    if constexpr (are_bytes<Config>) for_each_score(scores, [&](float& score) { score *= of_keys; });
+  }
+  template <class Output>
+  FA2_DEVICE void scale_output(Output& output) const {
+    if constexpr (are_bytes<Config>) for_each_score(output, [&](float& value) { value *= of_values; });
+  }
+};
+
+FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
+  if (factors.data == nullptr) return 1.0f;
+  return ptx::ld_global_f32(factors.data + batch * factors.batch_stride + head * factors.head_stride);
+}
+
+template <class Config>
+FA2_DEVICE Descales<Config> descales_of(const AttentionParams& params, int batch, int kv_head) {
+  if constexpr (!are_bytes<Config>) return {};
+  return {factor_of(params.k_descale, batch, kv_head), factor_of(params.v_descale, batch, kv_head)};
+}
+
+}  // namespace fa2

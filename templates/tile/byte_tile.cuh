@@ -1,0 +1,111 @@
+// Products with tiles of 8-bit keys and values, which are widened between shared memory and mma.m16n8k16.
+//
+// ldmatrix moves 16 bits: two neighbouring columns. A lane of a block of keys receives columns 4 q to 4 q + 3, where q =
+// lane % 4, and of a block of values, transposed, columns 2 g and 2 g + 1 of two keys, where g = lane / 4. Nothing is
+// exchanged between lanes. Instead, queries take the columns of keys, and the output those of values.
+#pragma once
+
+#include "ptx/vector8.cuh"
+#include "tile/e4m3.cuh"
+#include "tile/gemm.cuh"
+
+namespace fa2 {
+
+/// kRows x kCols elements of 8 bits, as a tile of their pairs.
+template <int kRows, int kCols>
+struct ByteTile : SharedTile<kRows, kCols / 2> {
+  static_assert(kCols % 32 == 0, "a block of ldmatrix.x4 has 32 columns");
+};
+
+/// Accumulators of products with values of 8 bits: blocks 2 n and 2 n + 1 hold columns 16 n + 4 q + {0, 2} and + {1, 3}.
+template <int kM, int kN>
+struct InterleavedTile : AccumulatorTile<kM, kN> {};
+
+/// Returns the A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile of 16-bit elements, for
+/// a B operand of 8-bit keys.
+template <int kM, class Tile>
+FA2_DEVICE OperandA<kM> load_operand_of_bytes(Tile tile, int row, int col) {
+  OperandA<kM> a;
+  const int lane_col = 2 * fragment_col();
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const SharedAddress chunk =
+          tile.chunk_address(row + 16 * m + 8 * half + fragment_row(), col + lane_col / 8 * 8);
+      const ptx::Vector8 four = ptx::ld_shared_v2(chunk + static_cast<u32>(lane_col % 8 * 2));
+      a.pair[m][half] = ptx::prmt(four.word[0], four.word[1], 0x5410);
+      a.pair[m][half + 2] = ptx::prmt(four.word[0], four.word[1], 0x7632);
+    }
+  }
+  return a;
+}
+
+/// Computes c += A B^T. a.step(k): columns [16 k, 16 k + 16) of A, as load_operand_of_bytes() returns them.
+template <class Element, bool kConverts, int kM, int kN, class A, int kRows, int kCols>
+FA2_DEVICE void gemm_nt_bytes(AccumulatorTile<kM, kN>& c, const A& a, ByteTile<kRows, kCols> b) {
+  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+  FA2_UNROLL
+  for (int k = 0; k < A::steps; k += 2) {
+    const bool has_second = k + 1 < A::steps;
+    const OperandA<kM> first = a.step(k), second = a.step(has_second ? k + 1 : k);
+    FA2_UNROLL
+    for (int n = 0; n < kN; n += 2) {
+      u32 block[4];
+      ptx::ldmatrix_x4(block, b.template block_address<BlockOrder::across>(n * 8, 8 * k));
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if (i % 2 == 1 && !has_second) continue;
+        const Widened<Element> w = widen<Element, kConverts>(block[i]);
+        FA2_UNROLL
+        for (int m = 0; m < kM; ++m)
+          ptx::mma_m16n8k16<Element>(c.value[m][n + i / 2], (i % 2 == 0 ? first : second).pair[m], w.even,
+                                     w.odd);
+      }
+    }
+  }
+}
+
+/// Computes c += A B for one k-step: rows [row, row + 16) of B. Columns of B beyond c's are left out.
+template <class Element, bool kConverts, int kM, int kN, int kRows, int kCols>
+FA2_DEVICE void gemm_nn_bytes(InterleavedTile<kM, kN>& c, const OperandA<kM>& a, ByteTile<kRows, kCols> b,
+                              int row) {
+  FA2_UNROLL
+  for (int n = 0; n < kN; n += 4) {
+    u32 block[4];
+    ptx::ldmatrix_x4_trans(block, b.template block_address<BlockOrder::down>(row, 4 * n));
+    FA2_UNROLL
+    for (int i = 0; i < 4 && n + i < kN; i += 2) {
+      const Widened<Element> low = widen<Element, kConverts>(block[i]),
+                             high = widen<Element, kConverts>(block[i + 1]);
+      FA2_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        ptx::mma_m16n8k16<Element>(c.value[m][n + i], a.pair[m], low.even, high.even);
+        ptx::mma_m16n8k16<Element>(c.value[m][n + i + 1], a.pair[m], low.odd, high.odd);
+      }
+    }
+  }
+}
+
+/// Like round_into_tile() of register_tile.cuh.
+template <class Element, int kM, int kN, class Tile>
+FA2_DEVICE void round_into_tile(Tile tile, int first_row, const InterleavedTile<kM, kN>& values) {
+  const int lane_col = 2 * fragment_col();
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int n = 0; n < Tile::cols / 8; n += 2) {
+      const float(&even)[4] = values.value[m][n], (&odd)[4] = values.value[m][n + 1];
+      FA2_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const SharedAddress chunk =
+            tile.chunk_address(first_row + 16 * m + 8 * half + fragment_row(), 8 * n + lane_col / 8 * 8);
+        ptx::st_shared_v2(chunk + static_cast<u32>(lane_col % 8 * 2),
+                          {{ptx::cvt_rn_x2<Element>(even[2 * half], odd[2 * half]),
+                            ptx::cvt_rn_x2<Element>(even[2 * half + 1], odd[2 * half + 1])}});
+      }
+    }
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,63 @@
+// e4m3fn, an 8-bit float with 4 bits of exponent and 3 of mantissa, widened to 16 bits in registers. Every value is exact.
+#pragma once
+
+#include "ptx/e4m3.cuh"
+#include "ptx/math.cuh"
+
+namespace fa2 {
+
+/// Four elements in 16 bits: those of bytes 0 and 2, and those of bytes 1 and 3.
+template <class Element>
+struct Widened {
+  u32 even;
+  u32 odd;
+};
+
+/// How a code's exponent and mantissa lie in 16 bits: `shift` bits below the sign, as a number that `factor` scales to
+/// its value.
+template <class Element>
+struct E4m3Place;
+template <>
+struct E4m3Place<Half> {
+  static constexpr int shift = 1;
+  static constexpr u32 factor = 0x5c005c00u;  ///< 2^8
+};
+template <>
+struct E4m3Place<BFloat16> {
+  static constexpr int shift = 4;
+  static constexpr u32 factor = 0x7b807b80u;  ///< 2^120
+};
+
+/// Widens the upper byte of each half. `nan`: ones in each half that is NaN, else 0.
+template <class Element>
+FA2_DEVICE u32 widen_upper_bytes(u32 bytes, u32 nan) {
+  using Place = E4m3Place<Element>;
+  const u32 magnitude = (bytes & 0x7f007f00u) >> Place::shift;
+  return ptx::mul_rn_x2<Element>(magnitude | (bytes & 0x80008000u) | nan, Place::factor);
+}
+
+/// Widens four bytes without an instruction for e4m3.
+template <class Element>
+FA2_DEVICE Widened<Element> widen_by_bits(u32 bytes) {
+  const u32 nan = (bytes & 0x7f7f7f7fu) + 0x01010101u;  // the sign of a byte: whether its code is NaN
+  return {widen_upper_bytes<Element>(bytes << 8, ptx::prmt(nan, 0, 0xaa88)),
+          widen_upper_bytes<Element>(bytes, ptx::prmt(nan, 0, 0xbb99))};
+}
+
+/// Widens four bytes by instructions for e4m3.
+FA2_DEVICE Widened<Half> widen_by_conversion(u32 bytes) {
+  const ptx::PairOfPairs pairs = ptx::cvt_f16_e4m3_x4(ptx::prmt(bytes, 0, 0x3120));
+  return {pairs.low, pairs.high};
+}
+
+/// Widens four bytes. kConverts: whether the GPU converts e4m3 to float16.
+template <class Element, bool kConverts>
+FA2_DEVICE Widened<Element> widen(u32 bytes) {
+  return widen_by_bits<Element>(bytes);
+}
+template <>
+FA2_DEVICE Widened<Half> widen<Half, true>(u32 bytes) {
+  return widen_by_conversion(bytes);
+}
+
+}  // namespace fa2

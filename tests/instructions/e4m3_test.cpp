@@ -1,0 +1,123 @@
+// Widening of e4m3, and the instructions on bytes and pairs that it uses.
+#include <core/float_bits.h>
+#include <doctest/doctest.h>
+#include <runtime/device.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "array_kernel.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// Returns words that have every code in every byte.
+std::vector<std::uint32_t> every_code() {
+  std::vector<std::uint32_t> words;
+  for (std::uint32_t code = 0; code < 256; ++code)
+    words.push_back(code | (code + 77) % 256 << 8 | (code + 131) % 256 << 16 | (code + 201) % 256 << 24);
+  return words;
+}
+
+bool is_same(float a, float b) {
+  return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
+}
+
+/// Returns how many halves of `pairs` are not the value of one byte of their word: `low_byte`, or `high_byte` for the upper half.
+int wrong_halves(const std::vector<std::uint32_t>& words, const std::vector<std::uint32_t>& pairs,
+                 DType dtype, int low_byte, int high_byte) {
+  int wrong = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto value = [&](int byte) { return from_e4m3(static_cast<std::uint8_t>(words[i] >> 8 * byte)); };
+    wrong += !is_same(from_bits(static_cast<std::uint16_t>(pairs[i]), dtype), value(low_byte));
+    wrong += !is_same(from_bits(static_cast<std::uint16_t>(pairs[i] >> 16), dtype), value(high_byte));
+  }
+  return wrong;
+}
+
+std::vector<std::uint32_t> random_words(std::size_t count) {
+  std::mt19937 random(5);
+  std::vector<std::uint32_t> words(count);
+  for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random());
+  return words;
+}
+
+const std::vector<std::string> kWiden = {"tile/e4m3.cuh"};
+
+}  // namespace
+
+TEST_CASE("cvt.rn.f16x2.e4m3x2 gives the value of every code, and NaN for NaN") {
+  if (cannot_run()) return;
+  if (device(device_under_test()).arch.compute_capability < 89) {
+    MESSAGE("not tested: GPUs before sm_89 have no such instruction");
+    return;
+  }
+  const std::vector<std::uint32_t> words = every_code();
+  const auto low = map<std::uint32_t>(words, "cvt_f16_e4m3_x4(x).low");
+  const auto high = map<std::uint32_t>(words, "cvt_f16_e4m3_x4(x).high");
+  CHECK(wrong_halves(words, low, DType::f16, 0, 1) == 0);
+  CHECK(wrong_halves(words, high, DType::f16, 2, 3) == 0);
+}
+
+TEST_CASE("e4m3 is widened exactly, with the instruction and without, in either type") {
+  if (cannot_run()) return;
+  const std::vector<std::uint32_t> words = every_code();
+  std::vector<std::string> ways = {"widen<Half, false>", "widen<BFloat16, false>", "widen<BFloat16, true>"};
+  if (device(device_under_test()).arch.compute_capability >= 89) ways.push_back("widen<Half, true>");
+  for (const std::string& way : ways) {
+    INFO(way);
+    const DType dtype = way.find("Half") != std::string::npos ? DType::f16 : DType::bf16;
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).even", kWiden), dtype, 0, 2) == 0);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).odd", kWiden), dtype, 1, 3) == 0);
+  }
+}
+
+TEST_CASE("prmt chooses bytes of two registers, or their signs") {
+  if (cannot_run()) return;
+  const std::vector<std::uint32_t> words = random_words(4096);
+  // Each word serves as the first register, its complement as the second, its square as the selector.
+  const auto chosen = map<std::uint32_t>(words, "prmt(x, ~x, x * x)");
+  int wrong = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::array<std::uint8_t, 8> bytes{};
+    for (std::size_t b = 0; b < 8; ++b)
+      bytes[b] = static_cast<std::uint8_t>((b < 4 ? words[i] : ~words[i]) >> 8 * (b % 4));
+    for (std::uint32_t b = 0; b < 4; ++b) {
+      const std::uint32_t digit = words[i] * words[i] >> 4 * b & 15, byte = bytes[digit % 8];
+      wrong += (chosen[i] >> 8 * b & 255) != (digit < 8 ? byte : byte >= 128 ? 255u : 0u);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("products of pairs are rounded to nearest even, and subnormals count") {
+  if (cannot_run()) return;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // Factors of moderate size, and subnormals times powers of two.
+    std::vector<std::uint32_t> words = random_words(4096);
+    const std::uint32_t power = dtype == DType::f16 ? 0x5c00 : 0x7b80, least = dtype == DType::f16 ? 10 : 7;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::uint32_t exponents = dtype == DType::f16 ? 0x3fff : 0x47ff;
+      words[i] = i % 2 == 0 ? words[i] & (exponents << 16 | 0x80008000u | exponents)
+                            : power << 16 | (words[i] & ((1u << least) - 1));
+    }
+    const std::string name = dtype == DType::f16 ? "Half" : "BFloat16";
+    const auto products = map<std::uint32_t>(words, "mul_rn_x2<" + name + ">(x, x << 16 | x >> 16)");
+    int wrong = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto low = static_cast<std::uint16_t>(words[i]),
+                 high = static_cast<std::uint16_t>(words[i] >> 16);
+      const float product = from_bits(low, dtype) * from_bits(high, dtype);
+      if (std::isnan(product)) continue;
+      const std::uint32_t wanted = to_bits(product, dtype);
+      wrong += products[i] != (wanted | wanted << 16);
+    }
+    CHECK(wrong == 0);
+  }
+}
