@@ -94,6 +94,20 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
   return c;
 }
 
+/// Returns configs for more than a few 8-bit keys: more warps, in blocks of their own, than 16-bit ones need. Where lengths or pages
+/// differ, a third block hides what the others wait for.
+std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch, int tile_m) {
+  const AttentionTraits traits = traits_of(p);
+  std::vector<KernelConfig> configs;
+  for (int blocks = p.varlen ? 3 : 2; blocks > 1; --blocks) {
+    KernelConfig c = split_config(traits, arch, tile_m, 32, 4);
+    c.ctas_per_sm = blocks;
+    c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
+    if (SharedMemoryNeed{arch, shared_bytes(traits, c), blocks}.fits()) configs.push_back(c);
+  }
+  return configs;
+}
+
 /// Returns keys of one head that are neither few nor many.
 std::int64_t some_keys(const AttentionTraits& traits) {
   return static_cast<std::int64_t>((kFew + kLittle) / 2) / key_value_format(traits).bytes_per_key();
@@ -115,7 +129,10 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   KernelConfig safe = split_config(traits, arch, 16, 16, 4);
   safe.q_in_registers = 0;
   if (tile_m == 32 || bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
-  return {fewer, many, safe};
+  if (p.kv_type == KvType::same) return {fewer, many, safe};
+  std::vector<KernelConfig> configs = split_configs_of_bytes(p, arch, tile_m);
+  configs.insert(configs.end(), {fewer, many, safe});
+  return configs;
 }
 
 /// Next to forward_sm90, forward_split is faster if so few keys and values are read that other costs count. Pages are faster by
