@@ -3,6 +3,7 @@
 #include <tools/run_call.h>
 
 #include <memory>
+#include <tuple>
 
 namespace fa2::tools {
 namespace {
@@ -73,6 +74,8 @@ Verb add_run(CLI::App& app) {
       "its gradients",
       "fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --check\n"
       "  fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --window-left 4096 --softcap 50\n"
+      "  fa2 run --q q.npy --k k.npy --v v.npy --kv-type e4m3 --k-scale 0.5 --v-scale 0.25 --out o.npy "
+      "--check\n"
       "  fa2 run --q q.npy --k k.npy --v v.npy --cu-seqlens-q cq.npy --cu-seqlens-k ck.npy --out o.npy "
       "--causal\n"
       "  fa2 run --q q.npy --k k.npy --v v.npy --backward --d-out do.npy --dq dq.npy --dk dk.npy --dv dv.npy "
@@ -84,6 +87,13 @@ Verb add_run(CLI::App& app) {
   options->variants.add_to(*verb);
   options->sequences.add_to(*verb);
   verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
+  for (const auto& [flag, scale, of] :
+       {std::tuple{"--k-scale", &options->k_scale, "K"}, std::tuple{"--v-scale", &options->v_scale, "V"}})
+    verb->add_option(flag, *scale,
+                     fmt::format("With --kv-type: {} is divided by this before it is rounded to 8 bits, and "
+                                 "multiplied by it where it is read",
+                                 of))
+        ->check(CLI::PositiveNumber);
   verb->add_option("--layout", options->layout,
                    "Order of dimensions in files: batch (none if packed), seqlen, heads, head_dim")
       ->check(CLI::IsMember({"bshd", "bhsd"}))

@@ -90,7 +90,8 @@ void require_shape(const std::string& path, const std::vector<std::int64_t>& sha
 
 /// Reads a tensor that must have O's shape.
 HostTensor read_output(const std::string& path, const RunOptions& options, const RunInputs& in) {
-  HostTensor tensor = read_tensor(path, options.file_layout(), options.dtype, in.q.extents.packed);
+  HostTensor tensor =
+      read_tensor(path, options.file_layout(), element_of(options.dtype), in.q.extents.packed);
   require_shape(path, tensor.extents.shape(tensor.layout),
                 output_of(in.problem, in.q).extents.shape(tensor.layout));
   return tensor;
@@ -172,8 +173,8 @@ Verdicts check(const RunInputs& in, const Upstream& up, const VariantInputs& var
   Verdicts verdicts;
   if (!options.check) return verdicts;
   const AttentionProblem& p = in.problem;
-  const reference::Tensor q = in.q.logical(p.dtype), k = in.k.logical(p.dtype), v = in.v.logical(p.dtype),
-                          d_out = up.d_out.logical(p.dtype);
+  const reference::Tensor q = in.q.logical(), k = in.k.logical(), v = in.v.logical(),
+                          d_out = up.d_out.logical();
   const std::vector<double> d_lse(up.d_lse.begin(), up.d_lse.end());
   const std::vector<double>* const given = d_lse.empty() ? nullptr : &d_lse;
   const reference::ScoreRule rule = rule_of(options, in, variants);
@@ -182,15 +183,14 @@ Verdicts check(const RunInputs& in, const Upstream& up, const VariantInputs& var
   for (const Gradient& gradient : gradients) {
     const auto member = gradient.fields.reference;
     verdicts[gradient.fields.name] = reference::check_gradient(
-        gradient.fields.name, p.dtype, gradient.tensor.logical(p.dtype), exact.*member, baseline.*member);
+        gradient.fields.name, p.dtype, gradient.tensor.logical(), exact.*member, baseline.*member);
   }
   return verdicts;
 }
 
 void write(GradientList& gradients, const RunInputs& in, const Upstream& up) {
   const bool as_float32 = in.are_float32() || up.d_out.was_float32 || up.out.was_float32;
-  for (Gradient& gradient : gradients)
-    write_tensor(gradient.file, gradient.tensor, in.problem.dtype, as_float32);
+  for (Gradient& gradient : gradients) write_tensor(gradient.file, gradient.tensor, as_float32);
   for (Gradient& gradient : gradients) gradient.file.commit();
 }
 

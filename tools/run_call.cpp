@@ -43,37 +43,60 @@ bool RunInputs::are_float32() const {
 }
 
 RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
-  const DType dtype = options.dtype;
+  const ElementType queries = element_of(options.dtype),
+                    keys = element_of(options.variants.fields.kv_type, options.dtype);
+  mistakes.attempt([&] {
+    if (keys == queries && (options.k_scale || options.v_scale))
+      throw CLI::ValidationError(
+          "--k-scale and --v-scale are factors of 8-bit elements: pass --kv-type e4m3");
+  });
   RunInputs in;
   in.tables = options.sequences.tables(mistakes);
-  const auto read = [&](const std::string& path, const char* cu_seqlens, HostTensor& tensor) {
+  const auto read = [&](const std::string& path, const char* cu_seqlens, ElementType type, float scale,
+                        HostTensor& tensor) {
     const bool is_packed = options.sequences.files.count(cu_seqlens) > 0;
-    mistakes.attempt([&] { tensor = read_tensor(path, options.file_layout(), dtype, is_packed); });
+    mistakes.attempt([&] { tensor = read_tensor(path, options.file_layout(), type, is_packed, scale); });
   };
-  read(options.q, "cu_seqlens_q", in.q);
-  read(options.k, "cu_seqlens_k", in.k);
-  read(options.v, "cu_seqlens_k", in.v);
+  read(options.q, "cu_seqlens_q", queries, 1, in.q);
+  read(options.k, "cu_seqlens_k", keys, options.k_scale.value_or(1), in.k);
+  read(options.v, "cu_seqlens_k", keys, options.v_scale.value_or(1), in.v);
   if (mistakes.any()) note_later_inputs(options, mistakes);
   mistakes.require_none();
-  in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);
+  in.problem = problem_of(in.q, in.k, in.v, options.dtype, options.mask.mask(), in.tables);
   require_sound(in.tables, in.problem);
+  in.k_scale = options.k_scale.value_or(1);
+  in.v_scale = options.v_scale.value_or(1);
   return in;
 }
 
 DeviceInputs::DeviceInputs(const RunInputs& in)
-    : q_(uploaded(in.q)), k_(uploaded(in.k)), v_(uploaded(in.v)), tables_(in.tables) {}
+    : q_(uploaded(in.q)),
+      k_(uploaded(in.k)),
+      v_(uploaded(in.v)),
+      factors_(uploaded(std::vector<float>{in.k_scale, in.v_scale})),
+      tables_(in.tables) {}
 
 AttentionArgs DeviceInputs::args(const RunOptions& options, const RunInputs& in,
                                  const VariantInputs& variants, void* out, float* lse) const {
   const auto make_args = options.file_layout() == Layout::bshd ? bshd_args : bhsd_args;
   AttentionArgs args = make_args(in.problem, q_.data(), k_.data(), v_.data(), out, lse);
   args.softmax_scale = options.scale;
+  if (in.problem.kv_type != KvType::same) {
+    args.k_descale = static_cast<const float*>(factors_.data());
+    args.v_descale = args.k_descale + 1;
+  }
   variants.add_to(args);
   tables_.add_to(args, in.problem);
   return args;
 }
 
 DeviceBuffer uploaded(const HostTensor& tensor) {
+  if (bytes_of(tensor.type) == 1) {
+    const std::vector<std::uint8_t> bytes(tensor.bits.begin(), tensor.bits.end());
+    DeviceBuffer buffer(bytes.size());
+    buffer.upload(bytes.data(), buffer.size());
+    return buffer;
+  }
   DeviceBuffer buffer(tensor.bits.size() * sizeof tensor.bits[0]);
   buffer.upload(tensor.bits.data(), buffer.size());
   return buffer;
@@ -96,6 +119,8 @@ reference::ScoreRule rule_of(const RunOptions& options, const RunInputs& in, con
       options.scale ? *options.scale : static_cast<float>(1 / std::sqrt(double(in.problem.head_dim)));
   reference::ScoreRule rule(double{scale});
   rule.numbers = in.tables.pointers(in.problem);
+  rule.numbers.k_descale = &in.k_scale;
+  rule.numbers.v_descale = &in.v_scale;
   variants.add_to(rule);
   return rule;
 }

@@ -30,6 +30,7 @@ struct RunOptions {
   VariantOptions variants;
   SequenceOptions sequences;
   std::optional<float> scale;
+  std::optional<float> k_scale, v_scale;  ///< factors of 8-bit keys and values
   std::string layout = "bshd";
   DType dtype = DType::f16;
   DeviceOption device;
@@ -42,7 +43,8 @@ struct RunOptions {
 struct RunInputs {
   SequenceTables tables;
   HostTensor q, k, v;
-  AttentionProblem problem;  ///< without its variants
+  float k_scale = 1, v_scale = 1;  ///< of 8-bit keys and values
+  AttentionProblem problem;        ///< without its variants
 
   /// Returns (batch, heads, seqlen_q), or (heads, total_q).
   std::vector<std::int64_t> lse_shape() const;
@@ -64,7 +66,7 @@ class DeviceInputs {
                      float* lse) const;
 
  private:
-  DeviceBuffer q_, k_, v_;
+  DeviceBuffer q_, k_, v_, factors_;
   DeviceTables tables_;
 };
 

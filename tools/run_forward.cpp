@@ -38,9 +38,8 @@ Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInp
 std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs& variants,
                                         const Outputs& out, const RunOptions& options) {
   if (!options.check) return std::nullopt;
-  const DType dtype = in.problem.dtype;
-  return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype),
-                          rule_of(options, in, variants), out.out.logical(dtype), &out.lse);
+  return reference::check(in.problem, in.q.logical(), in.k.logical(), in.v.logical(),
+                          rule_of(options, in, variants), out.out.logical(), &out.lse);
 }
 
 /// The files for the results.
@@ -51,7 +50,7 @@ struct OutputFiles {
   }
 
   void write(const RunInputs& in, const Outputs& results) {
-    write_tensor(*out, results.out, in.problem.dtype, in.are_float32());
+    write_tensor(*out, results.out, in.are_float32());
     if (lse) write_npy(*lse, {in.lse_shape(), results.lse});
     out->commit();
     if (lse) lse->commit();

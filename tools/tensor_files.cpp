@@ -11,32 +11,36 @@ namespace fa2::tools {
 namespace {
 
 std::vector<std::uint16_t> rounded(const std::filesystem::path& path, const std::vector<float>& values,
-                                   DType dtype) {
+                                   ElementType type) {
   std::vector<std::uint16_t> bits(values.size());
   std::size_t overflows = 0;
   float largest = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    bits[i] = to_bits(values[i], dtype);
-    if (!std::isfinite(values[i]) || std::isfinite(from_bits(bits[i], dtype))) continue;
+    bits[i] = to_bits(values[i], type);
+    if (!std::isfinite(values[i]) || std::isfinite(from_bits(bits[i], type))) continue;
     ++overflows;
     largest = std::max(largest, std::fabs(values[i]));
   }
   if (overflows == 0) return bits;
   throw Error(ErrorCode::invalid_request,
-              fmt::format("{}: {} values, up to {:.3g} in magnitude, must fit {}{}", path.string(), overflows,
-                          largest, to_string(dtype), dtype == DType::f16 ? ": pass --dtype bf16" : ""));
+              fmt::format("{}: {} values, up to {:.3g} in magnitude, must fit {}", path.string(), overflows,
+                          largest, type == ElementType::f16 ? "f16: pass --dtype bf16" : "bf16"));
 }
 
-std::vector<float> floats_of(const std::vector<std::uint16_t>& bits, DType dtype) {
+std::vector<float> floats_of(const std::vector<std::uint16_t>& bits, ElementType type) {
   std::vector<float> values(bits.size());
-  for (std::size_t i = 0; i < bits.size(); ++i) values[i] = from_bits(bits[i], dtype);
+  for (std::size_t i = 0; i < bits.size(); ++i) values[i] = from_bits(bits[i], type);
   return values;
 }
 
-std::vector<std::uint16_t> bits_of(const std::filesystem::path& path, NpyArray array, DType dtype) {
-  if (!array.is_float16()) return rounded(path, std::get<1>(array.values), dtype);
-  if (dtype == DType::f16) return std::get<0>(std::move(array.values));
-  return rounded(path, floats_of(std::get<0>(array.values), DType::f16), dtype);
+std::vector<std::uint16_t> bits_of(const std::filesystem::path& path, NpyArray array, ElementType type,
+                                   float scale) {
+  if (array.is_float16() && type == ElementType::f16 && scale == 1)
+    return std::get<0>(std::move(array.values));
+  std::vector<float> values = array.is_float16() ? floats_of(std::get<0>(array.values), ElementType::f16)
+                                                 : std::get<1>(std::move(array.values));
+  for (float& value : values) value /= scale;
+  return rounded(path, values, type);
 }
 
 }  // namespace
@@ -48,10 +52,10 @@ std::vector<std::int64_t> Extents::shape(Layout layout) const {
   return shape;
 }
 
-reference::Tensor HostTensor::logical(DType dtype) const {
+reference::Tensor HostTensor::logical() const {
   const Extents& e = extents;
   reference::Tensor tensor{e.batch, e.heads, e.rows, e.dim, std::vector<float>(bits.size())};
-  const std::vector<float> values = floats_of(bits, dtype);
+  const std::vector<float> values = floats_of(bits, type);
   const TensorStrides strides = layout == Layout::bshd ? TensorStrides::bshd(e.rows, e.heads, e.dim)
                                                        : TensorStrides::bhsd(e.rows, e.heads, e.dim);
   std::size_t at = 0;
@@ -66,7 +70,8 @@ reference::Tensor HostTensor::logical(DType dtype) const {
   return tensor;
 }
 
-HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype, bool packed) {
+HostTensor read_tensor(const std::filesystem::path& path, Layout layout, ElementType type, bool packed,
+                       float scale) {
   const std::size_t rank = packed ? 3 : 4;
   NpyArray array = read_npy(path, {rank, rank});
   std::vector<std::int64_t> s = array.shape;
@@ -76,7 +81,8 @@ HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType d
   tensor.extents = {.batch = s[0], .rows = s[1], .heads = s[2], .dim = s[3], .packed = packed};
   tensor.layout = layout;
   tensor.was_float32 = !array.is_float16();
-  tensor.bits = bits_of(path, std::move(array), dtype);
+  tensor.type = type;
+  tensor.bits = bits_of(path, std::move(array), type, scale);
   return tensor;
 }
 
@@ -106,6 +112,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
     return static_cast<std::int32_t>(std::min<std::int64_t>(dim, 1 << 30));
   };
   problem.dtype = dtype;
+  problem.kv_type = k.type == ElementType::e4m3 ? KvType::e4m3 : KvType::same;
   problem.mask = mask;
   problem.head_dim = narrow(q.extents.dim);
   problem.head_dim_v = narrow(v.extents.dim);
@@ -127,14 +134,16 @@ HostTensor output_of(const AttentionProblem& problem, const HostTensor& q) {
   tensor.extents = q.extents;
   tensor.extents.dim = problem.head_dim_v;
   tensor.layout = q.layout;
+  tensor.type = q.type;
   tensor.bits.resize(tensor.extents.count());
   return tensor;
 }
 
-void write_tensor(OutputFile& file, const HostTensor& tensor, DType dtype, bool as_float32) {
+void write_tensor(OutputFile& file, const HostTensor& tensor, bool as_float32) {
   const std::vector<std::int64_t> shape = tensor.extents.shape(tensor.layout);
-  if (as_float32) return write_npy(file, {shape, floats_of(tensor.bits, dtype)});
-  if (dtype != DType::f16) throw Error(ErrorCode::internal, "only float16 bits can be written as they are");
+  if (as_float32) return write_npy(file, {shape, floats_of(tensor.bits, tensor.type)});
+  if (tensor.type != ElementType::f16)
+    throw Error(ErrorCode::internal, "only float16 bits can be written as they are");
   write_npy(file, {shape, tensor.bits});
 }
 

@@ -1,6 +1,7 @@
 // Tensors in .npy files: inputs Q, K and V, and outputs.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/args.h>
 #include <reference/attention_reference.h>
 #include <tools/npy.h>
@@ -27,20 +28,22 @@ struct Extents {
   std::size_t count() const { return static_cast<std::size_t>(batch * rows * heads * dim); }
 };
 
-/// A tensor in a file's order, as bits of the problem's dtype.
+/// A tensor in a file's order.
 struct HostTensor {
   Extents extents;
   Layout layout = Layout::bshd;
+  ElementType type = ElementType::f16;
   bool was_float32 = false;
-  std::vector<std::uint16_t> bits;
+  std::vector<std::uint16_t> bits;  ///< of each element; e4m3 has the lower half
 
   /// Returns it in logical (batch, head, row, dim) order.
-  reference::Tensor logical(DType dtype) const;
+  reference::Tensor logical() const;
 };
 
-/// Reads a tensor and rounds it to `dtype`. @throws Error that names the file: unreadable, or with finite
-/// values that `dtype` cannot hold.
-HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype, bool packed = false);
+/// Reads a tensor, divides it by `scale` and rounds it to `type`. @throws Error that names the file: unreadable, or with finite
+/// values that float16 or bfloat16 cannot hold.
+HostTensor read_tensor(const std::filesystem::path& path, Layout layout, ElementType type,
+                       bool packed = false, float scale = 1);
 
 /// Returns the problem of these tensors; with tables, a varlen problem. @throws InvalidRequest listing every
 /// mismatch of shapes.
@@ -51,6 +54,6 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
 HostTensor output_of(const AttentionProblem& problem, const HostTensor& q);
 
 /// Writes float32 if `as_float32`, else the bits, which must be float16. The caller must commit.
-void write_tensor(OutputFile& file, const HostTensor& tensor, DType dtype, bool as_float32);
+void write_tensor(OutputFile& file, const HostTensor& tensor, bool as_float32);
 
 }  // namespace fa2::tools

@@ -4,6 +4,9 @@
 #include <tests/support/sanitizers.h>
 #include <tools/npy.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -63,6 +66,38 @@ TEST_CASE("cli variants: run computes each, and all of them, like the reference"
   CHECK(problem.at("softcap") == true);
   CHECK(problem.at("alibi") == false);
   CHECK(problem.at("sinks") == true);
+}
+
+TEST_CASE("cli: run rounds keys and values to 8 bits, and undoes their factors") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + " --check --json";
+  REQUIRE(fa2.run(run).status == 0);
+  const std::vector<float> plain = output_of(fa2);
+  const auto largest_difference = [&](const std::string& words) {
+    CAPTURE(words);
+    const Result result = fa2.run(run + " --kv-type e4m3" + words);
+    CAPTURE(result.err);
+    REQUIRE(result.status == 0);
+    CHECK(result.json().at("check").at("ok") == true);
+    CHECK(result.json().at("explanation").at("problem").at("kv_type") == "e4m3");
+    float largest = 0;
+    const std::vector<float> bytes = output_of(fa2);
+    for (std::size_t i = 0; i < plain.size(); ++i) largest = std::max(largest, std::abs(bytes[i] - plain[i]));
+    return largest;
+  };
+  // Every factor brings random numbers near 1 into the range of 8 bits; 0.0001 drives the largest beyond 448.
+  for (const char* words :
+       {"", " --k-scale 0.25", " --v-scale 0.01", " --k-scale 0.1 --v-scale 3 --dtype bf16"}) {
+    CHECK(largest_difference(words) > 0);
+    CHECK(largest_difference(words) < 0.25f);
+  }
+  CHECK(largest_difference(" --v-scale 0.0001") > 0.25f);
+
+  const Result unused = fa2.run(run + " --k-scale 2");
+  CHECK(unused.status == 2);
+  CHECK(unused.err.find("pass --kv-type e4m3") != std::string::npos);
+  CHECK(fa2.run(run + " --kv-type e4m3 --v-scale 0").status == 2);
 }
 
 TEST_CASE("cli variants: run says what is wrong with a number") {

@@ -21,7 +21,7 @@ HostTensor zeros(std::int64_t batch, std::int64_t rows, std::int64_t heads, std:
 
 void write(const std::filesystem::path& path, const HostTensor& tensor, bool as_float32) {
   OutputFile file(path);
-  write_tensor(file, tensor, DType::f16, as_float32);
+  write_tensor(file, tensor, as_float32);
   file.commit();
 }
 
@@ -48,10 +48,10 @@ TEST_CASE("tensor files: both layouts hold the same elements") {
   }
   write_npy(dir / "bshd.npy", {{2, 3, 2, 1}, bshd});
   write_npy(dir / "bhsd.npy", {{2, 2, 3, 1}, bhsd});
-  const HostTensor a = read_tensor(dir / "bshd.npy", Layout::bshd, DType::f16);
-  const HostTensor b = read_tensor(dir / "bhsd.npy", Layout::bhsd, DType::f16);
-  CHECK(a.logical(DType::f16).values == b.logical(DType::f16).values);
-  CHECK(a.logical(DType::f16).at(1, 0, 2, 0) == 120);
+  const HostTensor a = read_tensor(dir / "bshd.npy", Layout::bshd, ElementType::f16);
+  const HostTensor b = read_tensor(dir / "bhsd.npy", Layout::bhsd, ElementType::f16);
+  CHECK(a.logical().values == b.logical().values);
+  CHECK(a.logical().at(1, 0, 2, 0) == 120);
   CHECK(b.extents.rows == 3);
   write(dir / "back.npy", b, true);
   CHECK(std::get<1>(read_npy(dir / "back.npy", {4, 4}).values) == bhsd);
@@ -60,12 +60,12 @@ TEST_CASE("tensor files: both layouts hold the same elements") {
 TEST_CASE("tensor files: packed ones have no batch") {
   const test::TemporaryDirectory dir;
   write_npy(dir / "x.npy", {{3, 2, 1}, std::vector<float>{1, 2, 3, 4, 5, 6}});
-  const HostTensor rows_first = read_tensor(dir / "x.npy", Layout::bshd, DType::f16, true);
+  const HostTensor rows_first = read_tensor(dir / "x.npy", Layout::bshd, ElementType::f16, true);
   CHECK(rows_first.extents.rows == 3);
-  CHECK(rows_first.logical(DType::f16).at(0, 1, 2, 0) == 6);
-  const HostTensor heads_first = read_tensor(dir / "x.npy", Layout::bhsd, DType::f16, true);
+  CHECK(rows_first.logical().at(0, 1, 2, 0) == 6);
+  const HostTensor heads_first = read_tensor(dir / "x.npy", Layout::bhsd, ElementType::f16, true);
   CHECK(heads_first.extents.heads == 3);
-  CHECK(heads_first.logical(DType::f16).at(0, 2, 0, 0) == 5);
+  CHECK(heads_first.logical().at(0, 2, 0, 0) == 5);
   write(dir / "back.npy", heads_first, true);
   CHECK(read_npy(dir / "back.npy", {3, 3}).shape == std::vector<std::int64_t>{3, 2, 1});
 }
@@ -96,17 +96,17 @@ TEST_CASE("tensor files: inputs are rounded, and rejected if they overflow") {
   const test::TemporaryDirectory dir;
   const float infinity = std::numeric_limits<float>::infinity();
   write_npy(dir / "x.npy", {{1, 1, 1, 3}, std::vector<float>{1.0f + 0x1p-11f, -infinity, 70000}});
-  CHECK_THROWS_WITH_AS(read_tensor(dir / "x.npy", Layout::bshd, DType::f16),
+  CHECK_THROWS_WITH_AS(read_tensor(dir / "x.npy", Layout::bshd, ElementType::f16),
                        doctest::Contains("pass --dtype bf16"), Error);
-  const HostTensor rounded = read_tensor(dir / "x.npy", Layout::bshd, DType::bf16);
+  const HostTensor rounded = read_tensor(dir / "x.npy", Layout::bshd, ElementType::bf16);
   CHECK(rounded.was_float32);
   CHECK(rounded.bits == std::vector<std::uint16_t>{0x3f80, 0xff80, 0x4789});
 
   write_npy(dir / "h.npy", {{1, 1, 1, 2}, std::vector<std::uint16_t>{0x7e01, 0x3555}});
-  CHECK(read_tensor(dir / "h.npy", Layout::bshd, DType::f16).bits ==
+  CHECK(read_tensor(dir / "h.npy", Layout::bshd, ElementType::f16).bits ==
         std::vector<std::uint16_t>{0x7e01, 0x3555});
-  CHECK(read_tensor(dir / "h.npy", Layout::bshd, DType::bf16).bits[1] == 0x3eab);
-  write(dir / "same.npy", read_tensor(dir / "h.npy", Layout::bshd, DType::f16), false);
+  CHECK(read_tensor(dir / "h.npy", Layout::bshd, ElementType::bf16).bits[1] == 0x3eab);
+  write(dir / "same.npy", read_tensor(dir / "h.npy", Layout::bshd, ElementType::f16), false);
   CHECK(read_npy(dir / "same.npy", {4, 4}).is_float16());
 }
 
