@@ -13,6 +13,7 @@
 #include <operation/rules/validate.h>
 #include <planning/backward.h>
 #include <planning/forward.h>
+#include <planning/widened_keys.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 #include <runtime/pack.h>
@@ -138,8 +139,13 @@ AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, co
   return plans.get({problem, ordinal}, [&] {
     const Device& gpu = device(ordinal);
     requests.add({Operation::forward, problem, {}, target_of(gpu)});
-    const Planner planner = planner_on(gpu, problem, [&] { compile_ahead(gpu, problem, keeps_lse); });
-    return AttentionPlan(completed(plan_forward(planner, notes), gpu, "plan"));
+    const auto ahead_of_compiling = [&] { compile_ahead(gpu, problem, keeps_lse); };
+    if (!widens_keys(problem, target_of(gpu), chooser))
+      return AttentionPlan(
+          completed(plan_forward(planner_on(gpu, problem, ahead_of_compiling), notes), gpu, "plan"));
+    Plan forward = plan_forward(planner_on(gpu, widened_problem(problem), ahead_of_compiling), notes);
+    const LoadedKernel widen = planner_on(gpu, widen_kernel(problem).problem).pick(widen_choice());
+    return AttentionPlan(completed(with_widened_keys(problem, widen, std::move(forward)), gpu, "plan"));
   });
 }
 
@@ -273,8 +279,14 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, violations_of(planned)), "", 0};
   const PlannedProblem p = planned.normalized();
-  const Planner planner = impl_->planner_for(p, target);
-  return explanation_of(planner, forward_kernels(planner), "");
+  const bool widens = widens_keys(p, target, impl_->chooser);
+  const Planner planner = impl_->planner_for(widens ? widened_problem(p) : p, target);
+  std::vector<LoadedKernel> kernels = forward_kernels(planner);
+  if (widens)
+    kernels.insert(kernels.begin(), impl_->planner_for(widen_kernel(p).problem, target).pick(widen_choice()));
+  Explanation explanation = explanation_of(planner, kernels, "");
+  explanation.problem = p;
+  return explanation;
 } catch (...) {
   rethrow_as_error();
 }

@@ -7,6 +7,7 @@
 #include <planning/forward.h>
 #include <planning/planner.h>
 #include <planning/row_kernels.h>
+#include <planning/widened_keys.h>
 
 #include <algorithm>
 #include <map>
@@ -83,14 +84,22 @@ Planner planner_of(const PlanRequest& request, ConfigChooser& chooser, Lookups& 
   return planner;
 }
 
+void need_forward(PlanRequest request, ConfigChooser& chooser, Lookups& lookups) {
+  if (!has_output(request.problem)) return;
+  if (widens_keys(request.problem, request.target, chooser)) {
+    lookups.need(widen_kernel(request.problem).spec(request.target.arch));
+    request.problem = widened_problem(request.problem);
+  }
+  forward_kernels(planner_of(request, chooser, lookups));
+}
+
 /// Needs every kernel of the request.
 void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& lookups) {
   const auto& [operation, problem, gradients, target] = request;
   std::string notes;
   switch (operation) {
     case Operation::forward:
-      if (has_output(problem)) forward_kernels(planner_of(request, chooser, lookups));
-      return;
+      return need_forward(request, chooser, lookups);
     case Operation::backward:
       backward_kernels(planner_of(request, chooser, lookups), gradients, notes);
       return;

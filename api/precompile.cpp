@@ -6,6 +6,7 @@
 #include <operation/rules/validate.h>
 #include <planning/dropout_mask.h>
 #include <planning/row_kernels.h>
+#include <planning/widened_keys.h>
 #include <runtime/file.h>
 #include <runtime/interrupt.h>
 #include <runtime/pack_builder.h>
@@ -73,12 +74,26 @@ void add_pass(const PlanRequest& request, KernelPass pass, PrecompileScope scope
   }
 }
 
+/// Adds the kernels of a forward, among them those of plans that widen keys and values.
+void add_forward(PlanRequest request, PrecompileScope scope, ConfigChooser& chooser, KernelRequests& requests,
+                 std::set<std::string>& seen) {
+  const PlannedProblem& problem = request.problem;
+  const bool any_size = scope == PrecompileScope::any_size;
+  const bool widens = any_size ? may_widen(problem, request.target.arch) && !chooser.pins(KernelPass::forward)
+                               : widens_keys(problem, request.target, chooser);
+  if (any_size || !widens) add_pass(request, KernelPass::forward, scope, chooser, requests, seen);
+  if (!widens) return;
+  add_row_kernel(widen_kernel(problem), widen_choice().reason.c_str(), request.target, requests, seen);
+  request.problem = widened_problem(problem);
+  add_pass(request, KernelPass::forward, scope, chooser, requests, seen);
+}
+
 void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChooser& chooser,
                  KernelRequests& requests, std::set<std::string>& seen) {
   const auto& [operation, problem, gradients, target] = request;
   switch (operation) {
     case Operation::forward:
-      return add_pass(request, KernelPass::forward, scope, chooser, requests, seen);
+      return add_forward(request, scope, chooser, requests, seen);
     case Operation::backward:
       for (const KernelPass pass : kBackwardPasses) add_pass(request, pass, scope, chooser, requests, seen);
       return;

@@ -174,6 +174,10 @@ ConfigChoice ConfigChooser::pinned(const PlannedProblem& problem, const Target& 
   return {config, ConfigOrigin::pinned, "pinned by " + settings_.pinned_by, std::nullopt};
 }
 
+bool ConfigChooser::pin_computes(const PlannedProblem& problem, const Target& target) const {
+  return pins(KernelPass::forward) && !why_rejected(problem, *settings_.pinned, target.arch);
+}
+
 bool ConfigChooser::has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const {
   if (pins(pass)) return true;
   const bool pins_half = pins(KernelPass::dk) || pins(KernelPass::dv);

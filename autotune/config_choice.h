@@ -92,6 +92,9 @@ class ConfigChooser {
   /// Returns whether the pinned config is of the pass.
   bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
 
+  /// Returns whether the pinned config, if there is one, computes this forward.
+  bool pin_computes(const PlannedProblem& problem, const Target& target) const;
+
   /// Returns whether some kernel computes the pass. False for dK and dV together at wide head dims, if a pinned kernel computes only
   /// a part of the pass, and for dq_convert: see conversion_of().
   bool has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const;

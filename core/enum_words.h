@@ -30,7 +30,8 @@ template <>
 inline constexpr EnumWord<DType> kWords<DType>[] = {{DType::f16, "f16"}, {DType::bf16, "bf16"}};
 
 template <>
-inline constexpr EnumWord<KvType> kWords<KvType>[] = {{KvType::same, "same"}, {KvType::e4m3, "e4m3"}};
+inline constexpr EnumWord<KvType> kWords<KvType>[] = {
+    {KvType::same, "same"}, {KvType::e4m3, "e4m3"}, {KvType::scaled, "scaled"}};
 
 template <>
 inline constexpr EnumWord<MaskKind> kWords<MaskKind>[] = {

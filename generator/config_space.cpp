@@ -44,8 +44,9 @@ void check_problem(const KernelKind& kind, const KernelSpec& spec, BrokenRules& 
                rule_of(kind.head_dims), kind.name());
   rules.expect(kind.head_dims.contain(t.head_dim_v), "head_dim_v = {}, {} for {}", t.head_dim_v,
                rule_of(kind.head_dims), kind.name());
-  rules.expect(t.kv_type == KvType::same || kind.reads_e4m3, "kv_type = {}, must be same for {}",
-               to_string(t.kv_type), kind.name());
+  const bool reads_keys = t.kv_type == KvType::same || (t.kv_type == KvType::e4m3 && kind.reads_e4m3) ||
+                          (t.kv_type == KvType::scaled && kind.pass == KernelPass::forward);
+  rules.expect(reads_keys, "kv_type = {} is not for {}", to_string(t.kv_type), kind.name());
   kind.supports(t, rules);
 }
 

@@ -1,5 +1,6 @@
 // Divides the workspace among the steps, and launches them.
 #include <planning/plan.h>
+#include <planning/widened_keys.h>
 #include <runtime/written_bytes.h>
 
 #include <algorithm>
@@ -7,11 +8,23 @@
 #include <utility>
 
 namespace fa2 {
+namespace {
+
+/// Launches a step that widens keys and values, and then those that read them.
+void launch_widened(const Plan& plan, const Call& call, Stream stream) {
+  const WidenedCall widened(*plan.widened, call);
+  bool is_first = true;
+  for (const Step& step : plan.steps)
+    launch(step, std::exchange(is_first, false) ? call : widened.call(), stream);
+}
+
+}  // namespace
 
 void Plan::add(Step step) {
   step.counters.begin = workspace.counter_bytes;
   workspace.counter_bytes += whole_part(step.counters.bytes);
-  workspace.scratch_bytes = std::max(workspace.scratch_bytes, whole_part(step.scratch.bytes));
+  workspace.scratch_bytes =
+      std::max(workspace.scratch_bytes, step.scratch.begin + whole_part(step.scratch.bytes));
   steps.push_back(std::move(step));
 }
 
@@ -28,6 +41,7 @@ void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* wo
     borrowed = plan.scratch->take(plan.workspace.scratch_bytes, stream);
     call.scratch = static_cast<std::byte*>(borrowed->data());
   }
+  if (plan.widened) return launch_widened(plan, call, stream);
   for (const Step& step : plan.steps) launch(step, call, stream);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace fa2 {
@@ -17,7 +18,9 @@ namespace fa2 {
 /// use it then.
 struct Plan {
   PlannedProblem
-      problem;          ///< normalized; defaults for append() and merge(), whose steps hold their own problem
+      problem;  ///< normalized; defaults for append() and merge(), whose steps hold their own problem
+  /// The problem of all steps but the first, if that one widens keys and values for them (planning/widened_keys.h).
+  std::optional<PlannedProblem> widened;
   Gradients gradients;  ///< of a backward
   int device = 0;
   std::vector<Step> steps;  ///< in launch order; empty: there is nothing to compute

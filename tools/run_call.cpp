@@ -43,10 +43,10 @@ bool RunInputs::are_float32() const {
 }
 
 RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
-  const ElementType queries = element_of(options.dtype),
-                    keys = element_of(options.variants.fields.kv_type, options.dtype);
+  const KvType kv_type = options.variants.fields.kv_type;
+  const ElementType queries = element_of(options.dtype), keys = element_of(kv_type, options.dtype);
   mistakes.attempt([&] {
-    if (keys == queries && (options.k_scale || options.v_scale))
+    if (kv_type == KvType::same && (options.k_scale || options.v_scale))
       throw CLI::ValidationError(
           "--k-scale and --v-scale are factors of 8-bit elements: pass --kv-type e4m3");
   });
@@ -63,6 +63,7 @@ RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
   if (mistakes.any()) note_later_inputs(options, mistakes);
   mistakes.require_none();
   in.problem = problem_of(in.q, in.k, in.v, options.dtype, options.mask.mask(), in.tables);
+  in.problem.kv_type = kv_type;
   require_sound(in.tables, in.problem);
   in.k_scale = options.k_scale.value_or(1);
   in.v_scale = options.v_scale.value_or(1);

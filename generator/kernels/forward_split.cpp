@@ -118,7 +118,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (p.batch_invariant) return {};
   const AttentionTraits traits = traits_of(p);
   // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
-  const int most_rows = wgmma_rules::runs_on(arch) && p.kv_type == KvType::same ? 16 : kMostSplitRows;
+  const int most_rows = wgmma_rules::runs_on(arch) && p.kv_type != KvType::e4m3 ? 16 : kMostSplitRows;
   const std::int64_t rows = packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q);
   if (rows > most_rows) return {};
   // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
@@ -129,7 +129,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   KernelConfig safe = split_config(traits, arch, 16, 16, 4);
   safe.q_in_registers = 0;
   if (tile_m == 32 || bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
-  if (p.kv_type == KvType::same) return {fewer, many, safe};
+  if (p.kv_type != KvType::e4m3) return {fewer, many, safe};
   std::vector<KernelConfig> configs = split_configs_of_bytes(p, arch, tile_m);
   configs.insert(configs.end(), {fewer, many, safe});
   return configs;

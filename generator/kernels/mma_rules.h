@@ -40,7 +40,7 @@ inline void check_registers(const KernelSpec& spec, int registers, BrokenRules& 
 
 /// Returns what a kernel must know of the GPU to widen 8-bit keys and values.
 inline std::vector<RenderedConstant> constants_of_widening(const KernelSpec& spec) {
-  if (spec.traits.kv_type == KvType::same) return {};
+  if (spec.traits.kv_type != KvType::e4m3) return {};
   return {{"converts_e4m3", spec.arch.compute_capability >= 89}};
 }
 

@@ -70,7 +70,7 @@ struct AttentionArgs {
   const std::int32_t* page_table = nullptr;
   std::int64_t page_table_stride = 0;  ///< from one sequence's row to the next; elements; 0 .. 2^31 - 1
 
-  /// Optional with an 8-bit kv_type, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
+  /// Optional unless kv_type is `same`, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
   /// ignored. The factors of each sequence's K and V, per key/value head: FlashAttention-3's k_descale and v_descale. S is scaled
   /// by k_descale before softcap and bias, and O by v_descale, which LSE does not show. Null: 1.
   const float* k_descale = nullptr;

@@ -58,8 +58,9 @@ FA2_C_API void fa2_string_free(char* text);
 
 /* fa2_problem.kv_type and fa2_append_problem.kv_type: the element type of K and V, of attention or in the cache
  *   FA2_KV_SAME: dtype
- *   FA2_KV_E4M3: 8 bits, FA2_FLOAT8_E4M3FN */
-enum { FA2_KV_SAME = 0, FA2_KV_E4M3 = 1 };
+ *   FA2_KV_E4M3: 8 bits, FA2_FLOAT8_E4M3FN
+ *   FA2_KV_SCALED: dtype, with the factors of FA2_KV_E4M3; of attention alone */
+enum { FA2_KV_SAME = 0, FA2_KV_E4M3 = 1, FA2_KV_SCALED = 2 };
 
 /* fa2_problem.mask. Query i sees key j
  *   FA2_MASK_NONE:            always

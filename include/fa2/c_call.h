@@ -44,7 +44,7 @@ typedef struct fa2_problem {
   int32_t dropout; /* probabilities are dropped at random; 0 or 1 */
   int32_t varlen; /* sequences have lengths of their own, which only the device knows; 0 or 1 */
   int32_t page_size; /* rows per page of K and V; 0: they are not paged */
-  int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3 */
+  int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
   int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
@@ -150,7 +150,7 @@ typedef struct fa2_append_problem {
   int32_t float32_tables; /* cos and sin are float32, else of dtype; 0 or 1 */
   /* query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1 */
   int32_t causal_positions;
-  int32_t kv_type; /* element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3 */
+  int32_t kv_type; /* element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled */
   int32_t reserved; /* 0 */
   int64_t table_rows; /* positions that cos and sin have */
   int64_t batch; /* sequences */

@@ -28,7 +28,8 @@
     KERNEL(backward_ordered_sm90) /* as backward_sm90; accumulates dQ in one order */                    \
     KERNEL(dropout_mask)                                                                                 \
     KERNEL(merge)                                                                                        \
-    KERNEL(append)
+    KERNEL(append)                                                                                       \
+    KERNEL(widen) /* 8-bit keys and values, in 16 bits */
 // clang-format on
 
 namespace fa2 {

@@ -51,9 +51,9 @@ struct AttentionProblem {
   /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
   /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
   std::int32_t page_size = 0;
-  /// The element type of K and V. With e4m3, a key is its row of K times AttentionArgs::k_descale, and a value its row of V times
-  /// v_descale: 8-bit caches of keys and values. head_dim and head_dim_v are then multiples of 16, and rows begin at multiples of
-  /// 16 bytes. Gradients need `same`.
+  /// The element type of K and V. Unless it is `same`, a key is its row of K times AttentionArgs::k_descale, and a value its row of V
+  /// times v_descale. With e4m3, for 8-bit caches, head_dim and head_dim_v are multiples of 16, and rows begin at multiples of 16
+  /// bytes. Gradients need `same`.
   KvType kv_type = KvType::same;
   /// O and LSE of a sequence have the same bits as in a batch of that sequence alone, whatever the batch, its order and its
   /// longest sequence. For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It

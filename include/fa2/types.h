@@ -32,7 +32,8 @@ enum class DType : std::uint8_t { f16, bf16 };
 /// The element type of K and V.
 ///   same: that of Q and O.
 ///   e4m3: 8 bits, as PyTorch's float8_e4m3fn: 4 bits of exponent, 3 of mantissa, no infinities; at most 448 in magnitude.
-enum class KvType : std::uint8_t { same, e4m3 };
+///   scaled: that of Q and O, but with factors as e4m3 has them. Plans widen 8-bit keys to it where that pays.
+enum class KvType : std::uint8_t { same, e4m3, scaled };
 
 /// Which keys a query may see.
 ///   none: all of them.
@@ -61,7 +62,7 @@ constexpr std::size_t size_of(DType) {
 }
 
 FA2_API std::string_view to_string(DType);     ///< returns "f16" or "bf16"
-FA2_API std::string_view to_string(KvType);    ///< returns "same" or "e4m3"
+FA2_API std::string_view to_string(KvType);    ///< returns "same", "e4m3" or "scaled"
 FA2_API std::string_view to_string(MaskKind);  ///< returns "none", "causal_bottom_right" or "causal_top_left"
 FA2_API std::string_view to_string(RowAlignment);  ///< returns "bytes16", "element" or "bytes16_any_order"
 

@@ -121,9 +121,12 @@ constexpr ElementType element_of(const Problem& problem) {
     return member.element;
   } else if constexpr (*member.text.other_type != 0) {
     constexpr std::size_t field = row_index<Problem>(member.text.type_field);
-    return is_set(member_of(problem, std::get<field>(kRowsOf<Problem>)))
-               ? element_type(member.text.other_type)
-               : element_of(problem.dtype);
+    const auto& type = member_of(problem, std::get<field>(kRowsOf<Problem>));
+    if constexpr (std::is_same_v<decltype(type), const KvType&>) {
+      return element_of(type, problem.dtype);
+    } else {
+      return is_set(type) ? element_type(member.text.other_type) : element_of(problem.dtype);
+    }
   } else {
     return element_of(problem.dtype);
   }

@@ -223,12 +223,11 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                 problem, args);
 }
 
-/// Returns how a rule names the values of a problem's field with which is_set(): "true", "above 0", or its second enumerator.
+/// Returns how a rule names the values of a problem's field with which is_set(): "true", "above 0", or "not same".
 template <class Value>
-std::string_view set_value() {
+std::string set_value() {
   if constexpr (std::is_enum_v<Value>) {
-    static_assert(kEnumerators<Value> == 2, "the text names one value");
-    return kWords<Value>[1].word;
+    return fmt::format("not {}", kWords<Value>[0].word);
   } else {
     return std::is_same_v<Value, bool> ? "true" : "above 0";
   }

@@ -32,7 +32,7 @@ template <class Problem>
 void check_key_value_format(Violations& found, const Problem& problem) {
   check_head_dim(found, "head_dim", problem.head_dim);
   if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
-  if (problem.kv_type == KvType::same) return;
+  if (problem.kv_type != KvType::e4m3) return;
   for (const auto& [name, dim] :
        {std::pair{"head_dim", problem.head_dim}, {"head_dim_v", problem.head_dim_v}}) {
     if (dim % 16 != 0)

@@ -166,6 +166,12 @@ TEST_CASE("pages: any size, with every variant, of 8-bit keys and values") {
   expect_contracts(kMmaConfigs, {1, 7, 16, 64, 256}, KvType::e4m3);
 }
 
+TEST_CASE("pages: any size, with every variant, of 8-bit keys and values that are widened") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kConfigs90, {1, 7, 16, 256}, KvType::e4m3);
+}
+
 TEST_CASE("pages: sizes that TMA can load, with every variant, with forward_sm90") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());

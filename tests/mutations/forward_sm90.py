@@ -27,6 +27,9 @@ BUGS = {
          "pages"),
     ],
     "mainloop.cuh": [
+        ("recompute_scores", "scores computed again lack the keys' factor",
+         "ptx::bar_warp_sync();  // one lane releases the slot for all\n    descales.scale_scores(scores);",
+         "ptx::bar_warp_sync();", "16-bit keys"),
         ("run_overlapped", "a warpgroup waits for the next tile before it passes its turn on",
          "if (unread % 2 == 1) order.skip(); ring.skip(ring.take());",
          "ring.skip(ring.take()); if (unread % 2 == 1) order.skip();", "forward_sm90: warpgroups in turn"),

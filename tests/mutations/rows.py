@@ -1,5 +1,15 @@
 """Bugs of templates/attention/rows: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "widen.cuh": [
+        ("widen_chunk", "elements in the order of conversion", "ptx::prmt(w.even, w.odd, 0x5410)", "w.even", "8-bit keys are"),
+        ("widen_row", "rows behind the last key are not cleared", "if (at.row >= shape.seqlen_k) {", "if (false) {",
+         "pages: any size, with every variant, of 8-bit keys and values that"),
+        ("widen_row", "every head has the first one's rows", "shape, at.head);", "shape, 0);",
+         "pages: any size, with every variant, of 8-bit keys and values that"),
+        ("widen_keys", "values from where keys lie", "params, attention.v, attention.v_strides", "params, attention.k, attention.k_strides",
+         "8-bit keys are"),
+        ("widen_keys", "begins before launches before have ended", "ptx::wait_for_launches_before();", "", "8-bit keys are"),
+    ],
     "append.cuh": [
         ("turn_piece", "neighbours turn together in either style", "if (tables.interleaved != 0) {",
          "if (tables.interleaved >= 0) {", "append"),

@@ -18,6 +18,8 @@ pub enum KvType {
     Same = sys::FA2_KV_SAME as isize,
     /// 8 bits: [`F8E4M3`](crate::F8E4M3)
     E4m3 = sys::FA2_KV_E4M3 as isize,
+    /// that of Q and O, with the factors of 8-bit ones
+    Scaled = sys::FA2_KV_SCALED as isize,
 }
 
 /// Which keys a query sees. Query i and key j count from the first row of their sequence.

@@ -9,7 +9,10 @@ namespace fa2 {
 
 /// Whether K and V are e4m3.
 template <class Config>
-constexpr bool are_bytes = Config::kv_type != 0;
+constexpr bool are_bytes = Config::kv_type == 1;
+/// Whether they have factors.
+template <class Config>
+constexpr bool have_factors = Config::kv_type != 0;
 
 /// Whether rows of K and V are copied in pieces of 16 bytes.
 template <class Config>
@@ -67,7 +70,7 @@ FA2_DEVICE void add_values(Output& output, const AccumulatorTile<kM, kN>& probab
   }
 }
 
-/// The factors of one sequence's keys and values with one key/value head. Only 8-bit ones have any.
+/// The factors of one sequence's keys and values with one key/value head.
 template <class Config>
 struct Descales {
   float of_keys;
@@ -75,11 +78,11 @@ struct Descales {
 
   template <class Scores>
   FA2_DEVICE void scale_scores(Scores& scores) const {
-    if constexpr (are_bytes<Config>) for_each_score(scores, [&](float& score) { score *= of_keys; });
+    if constexpr (have_factors<Config>) for_each_score(scores, [&](float& score) { score *= of_keys; });
   }
   template <class Output>
   FA2_DEVICE void scale_output(Output& output) const {
-    if constexpr (are_bytes<Config>) for_each_score(output, [&](float& value) { value *= of_values; });
+    if constexpr (have_factors<Config>) for_each_score(output, [&](float& value) { value *= of_values; });
   }
 };
 
@@ -90,7 +93,7 @@ FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
 
 template <class Config>
 FA2_DEVICE Descales<Config> descales_of(const AttentionParams& params, int batch, int kv_head) {
-  if constexpr (!are_bytes<Config>) return {};
+  if constexpr (!have_factors<Config>) return {};
   return {factor_of(params.k_descale, batch, kv_head), factor_of(params.v_descale, batch, kv_head)};
 }
 

@@ -33,7 +33,7 @@ c_struct! {
         pub varlen: i32 = 0,
         /// rows per page of K and V; 0: they are not paged
         pub page_size: i32 = 0,
-        /// element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3
+        /// element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled
         pub kv_type: i32 = 0,
         /// the bits of a sequence do not depend on the batch; 0 or 1
         pub batch_invariant: i32 = 0,
@@ -182,7 +182,7 @@ c_struct! {
         pub float32_tables: i32 = 0,
         /// query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1
         pub causal_positions: i32 = 1,
-        /// element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3
+        /// element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled
         pub kv_type: i32 = 0,
         /// 0
         pub reserved: i32 = 0,

@@ -55,13 +55,16 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     }
     const Dropout<Config> dropout =
         dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
-    MainloopSm90<Config> mainloop{mask, score_mod, dropout, order, ring, store, queries, warp_row};
+    const Descales<Config> descales =
+        descales_of<Config>(attention, at.batch, at.head / attention.queries_per_kv);
+    MainloopSm90<Config> mainloop{mask, score_mod, dropout, descales, order, ring, store, queries, warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
                  of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
     const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
     dropout.rescale(mainloop.output);
+    descales.scale_output(mainloop.output);
     if constexpr (Config::schedule == kSplitKeys) {
       if (part.is_of_several()) {
         PartRow<Config>::store(mainloop.output, mainloop.softmax, 16 * part.team.warp(), part.row_count(),

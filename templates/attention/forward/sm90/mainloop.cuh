@@ -4,6 +4,7 @@
 
 #include "attention/common/dropout.cuh"
 #include "attention/common/key_blocks.cuh"
+#include "attention/common/key_value_format.cuh"
 #include "attention/common/score_mod.cuh"
 #include "attention/common/softmax.cuh"
 #include "attention/common/warpgroup_order.cuh"
@@ -29,6 +30,7 @@ struct MainloopSm90 {
   const Mask<Config>& mask;
   const ScoreMod<Config>& score_mod;
   const Dropout<Config>& dropout;
+  const Descales<Config>& descales;
   const WarpgroupOrder<Config>& order;
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
@@ -106,6 +108,7 @@ struct MainloopSm90 {
     store.finish();
     ptx::wgmma_wait_group<0>();
     hold(scores);
+    descales.scale_scores(scores);
     modify(n, own);
     ring.consumer_release(first);
     softmax.step(scores);
@@ -158,6 +161,7 @@ struct MainloopSm90 {
                             ring.shared.keys(keys.index), col);
     }
     ptx::bar_warp_sync();  // one lane releases the slot for all
+    descales.scale_scores(scores);
   }
 
   /// Waits for V and issues O += P V.
@@ -178,6 +182,7 @@ struct MainloopSm90 {
     const bool guesses = Config::speculative_max && may_guess(n, blocks), plain = is_plain(n, blocks);
     ptx::wgmma_wait_group<Config::overlap ? 1 : 0>();
     hold(scores);
+    descales.scale_scores(scores);
     bool rises;
     if constexpr (searches) {
       rises = guess_or_search(n, blocks, keys, guesses, plain);
