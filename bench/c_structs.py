@@ -135,6 +135,8 @@ class AppendArgs(C.Structure):
         ("v_new", Tensor),
         ("k_cache", Tensor),
         ("v_cache", Tensor),
+        ("k_descale", Tensor),
+        ("v_descale", Tensor),
         ("seqlens", C.c_void_p),
         ("cache_batch_idx", C.c_void_p),
         ("page_table", C.c_void_p),

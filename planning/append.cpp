@@ -61,6 +61,25 @@ void add_tables(std::vector<Operand>& operands, const AppendProblem& p, const Ap
   operands.insert(operands.end(), std::begin(tables), std::end(tables));
 }
 
+/// Returns k_cache or v_cache, whose rows a kernel writes in pieces if they have 8-bit elements.
+Operand cache(std::string_view name, void* data, const AppendProblem& p, std::int32_t dim,
+              const TensorStrides& strides) {
+  Operand operand = strided_operand(name, Access::write, data, key_value_format(p).element,
+                                    {p.cache_entries, p.heads_kv, entry_rows_of(p), dim}, strides);
+  if (operand.element == ElementType::e4m3) operand.alignment = 16;
+  return operand;
+}
+
+/// Returns k_descale or v_descale.
+Operand factors(std::string_view name, const float* data, const AppendProblem& p,
+                const TensorStrides& strides) {
+  Operand operand = strided_operand(name, Access::read, data, ElementType::f32,
+                                    {p.kv_type == KvType::same ? 0 : p.batch, p.heads_kv, 1, 1}, strides);
+  operand.optional = true;
+  operand.has_rows = false;
+  return operand;
+}
+
 /// Checks each size of a problem by itself.
 void check_sizes(Violations& found, const AppendProblem& p) {
   const auto expect = [&](const char* name, std::int64_t value, std::int64_t least, const char* rule) {
@@ -88,9 +107,8 @@ void check_columns(Violations& found, const AppendProblem& p) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
   check_key_value_format(found, p);
-  if (p.kv_type != KvType::same)
-    found.push_back(
-        {"kv_type", std::string(to_string(p.kv_type)), "must be same: append() writes caches of 16 bits"});
+  if (p.kv_type == KvType::scaled)
+    found.push_back({"kv_type", "scaled", "must be same or e4m3: rows of 16 bits are copied as they are"});
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -157,6 +175,9 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
       found.push_back({name, fmt::format("{}", data), fmt::format("must be null without {}", of)});
   };
   const bool turns = p.rotary_dim > 0;
+  for (const auto& [name, data] : {std::pair{"k_descale", args.k_descale}, {"v_descale", args.v_descale}})
+    if (data != nullptr && p.kv_type == KvType::same)
+      found.push_back({name, "given", "must be null, or the problem's kv_type e4m3"});
   expect_null("page_table", args.page_table, p.page_size > 0, "page_size");
   expect_null("cu_seqlens_new", args.cu_seqlens_new, p.total_new > 0, "total_new");
   expect_null("cu_seqlens_q", args.cu_seqlens_q, p.heads_q > 0 && p.total_q > 0, "heads_q and total_q");
@@ -182,17 +203,16 @@ Violations violations_of_call(const AppendProblem& p, const AppendArgs& args) {
 }
 
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
-  const ElementType element = element_of(p.dtype), cached = key_value_format(p).element,
+  const ElementType element = element_of(p.dtype),
                     angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);
-  const Extents keys{p.cache_entries, p.heads_kv, entry_rows_of(p), p.head_dim},
-      values{p.cache_entries, p.heads_kv, entry_rows_of(p), value_dim_of(p)};
-  std::vector<Operand> operands{
-      strided_operand("k_new", Access::read, args.k_new, element, new_extents(p, p.head_dim),
-                      args.k_new_strides),
-      strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
-                      args.v_new_strides),
-      strided_operand("k_cache", Access::write, args.k_cache, cached, keys, args.k_cache_strides),
-      strided_operand("v_cache", Access::write, args.v_cache, cached, values, args.v_cache_strides)};
+  std::vector<Operand> operands{strided_operand("k_new", Access::read, args.k_new, element,
+                                                new_extents(p, p.head_dim), args.k_new_strides),
+                                strided_operand("v_new", Access::read, args.v_new, element,
+                                                new_extents(p, value_dim_of(p)), args.v_new_strides),
+                                cache("k_cache", args.k_cache, p, p.head_dim, args.k_cache_strides),
+                                cache("v_cache", args.v_cache, p, value_dim_of(p), args.v_cache_strides),
+                                factors("k_descale", args.k_descale, p, args.k_descale_strides),
+                                factors("v_descale", args.v_descale, p, args.v_descale_strides)};
   for (const auto& [name, data] : {std::pair{"cos", args.cos}, {"sin", args.sin}})
     operands.push_back(strided_operand(name, Access::read, data, angles,
                                        {p.rotary_dim > 0, 1, p.table_rows, p.rotary_dim / 2},
@@ -212,6 +232,7 @@ RowKernel append_kernel_of(const AppendProblem& p, OperandList operands) {
   any.dtype = p.dtype;
   any.head_dim = p.head_dim;
   any.head_dim_v = p.head_dim_v;
+  any.kv_type = p.kv_type;
   std::vector<Operand> tensors;
   std::ranges::copy_if(operands, std::back_inserter(tensors),
                        [](const Operand& operand) { return operand.element != ElementType::i32; });

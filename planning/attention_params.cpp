@@ -68,10 +68,6 @@ Strides key_value_strides(const AttentionProblem& p, const TensorStrides& stride
   return {strides.batch / in_unit, strides.head / in_unit, strides.row / in_unit};
 }
 
-HeadFactors factors_of(const float* data, const TensorStrides& strides) {
-  return {data, strides.batch, strides.head};
-}
-
 }  // namespace
 
 std::int64_t most_key_tiles(const AttentionProblem& p, const KernelConfig& config) {
@@ -105,6 +101,10 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
 
 Strides ref(const TensorStrides& strides) {
   return {strides.batch, strides.head, strides.row};
+}
+
+HeadFactors factors_of(const float* data, const TensorStrides& strides) {
+  return {data, strides.batch, strides.head};
 }
 
 void add_call(AttentionParams& params, const AttentionProblem& p, const AttentionArgs& args) {

@@ -22,6 +22,9 @@ void add_call(AttentionParams& params, const AttentionProblem& problem, const At
 
 Strides ref(const TensorStrides& strides);
 
+/// Returns k_descale or v_descale of a call.
+HeadFactors factors_of(const float* data, const TensorStrides& strides);
+
 /// Returns +infinity or -infinity.
 float value_of(EmptyRowLse lse);
 

@@ -5,13 +5,8 @@
 namespace fa2 {
 namespace {
 
-RowKernel kernel_of(KernelId kernel, const PlannedProblem& problem, std::int32_t head_dim,
-                    std::int32_t head_dim_v) {
-  AttentionProblem rows;
-  rows.dtype = problem.dtype;
-  rows.head_dim = head_dim;
-  rows.head_dim_v = head_dim_v;
-  PlanOptions options = problem;
+/// `rows`: a problem with the fields that the kernel reads. `options`: the caller's.
+RowKernel kernel_of(KernelId kernel, const AttentionProblem& rows, PlanOptions options) {
   if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
   return {{rows.normalized(), options}, default_config(kernel)};
 }
@@ -19,11 +14,19 @@ RowKernel kernel_of(KernelId kernel, const PlannedProblem& problem, std::int32_t
 }  // namespace
 
 RowKernel append_kernel(const PlannedProblem& problem) {
-  return kernel_of(KernelId::append, problem, problem.head_dim, problem.head_dim_v);
+  AttentionProblem rows;
+  rows.dtype = problem.dtype;
+  rows.head_dim = problem.head_dim;
+  rows.head_dim_v = problem.head_dim_v;
+  if (problem.kv_type == KvType::e4m3) rows.kv_type = KvType::e4m3;
+  return kernel_of(KernelId::append, rows, problem);
 }
 
 RowKernel merge_kernel(const PlannedProblem& problem) {
-  return kernel_of(KernelId::merge, problem, problem.normalized().head_dim_v, 0);
+  AttentionProblem rows;
+  rows.dtype = problem.dtype;
+  rows.head_dim = problem.normalized().head_dim_v;
+  return kernel_of(KernelId::merge, rows, problem);
 }
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// The specs of the kernels of append() and merge(), which depend only on dtype, head dims and alignment.
+// The specs of the kernels of append() and merge(), which depend only on dtype, head dims, alignment and, for append(), kv_type.
 #pragma once
 
 #include <fa2/config.h>
@@ -6,9 +6,9 @@
 
 namespace fa2 {
 
-/// The only kernel for one dtype, head dims and alignment.
+/// The only kernel for one dtype, head dims, alignment and kv_type.
 struct RowKernel {
-  PlannedProblem problem;  ///< dtype, head dims and alignment; all other fields have their defaults
+  PlannedProblem problem;  ///< all other fields have their defaults
   KernelConfig config;
 
   KernelSpec spec(const Arch& arch) const { return {traits_of(problem), config, arch}; }

@@ -56,7 +56,10 @@ std::vector<MovedRow> appended_rows(const AppendProblem& p, const AppendTables& 
   for (std::size_t b = 0; b < static_cast<std::size_t>(p.batch); ++b) {
     const Rows rows = rows_of(tables.cu_seqlens_new, p.seqlen_new, p.total_new, b);
     for (std::int64_t i = 0; i < rows.count; ++i) {
-      MovedRow moved{.entry = rows.entry, .row = rows.first + i, .position = position_of(p, tables, b, i)};
+      MovedRow moved{.sequence = static_cast<std::int64_t>(b),
+                     .entry = rows.entry,
+                     .row = rows.first + i,
+                     .position = position_of(p, tables, b, i)};
       if (find_in_cache(p, tables, b, i, moved) && moved.position >= 0) all.push_back(moved);
     }
   }
@@ -70,7 +73,11 @@ std::vector<MovedRow> turned_queries(const AppendProblem& p, const AppendTables&
     const Rows rows = rows_of(tables.cu_seqlens_q, p.seqlen_q, p.total_q, b);
     for (std::int64_t i = 0; i < rows.count; ++i) {
       const std::int64_t position = position_of(p, tables, b, p.causal_positions ? i : 0);
-      if (position >= 0) all.push_back({.entry = rows.entry, .row = rows.first + i, .position = position});
+      if (position >= 0)
+        all.push_back({.sequence = static_cast<std::int64_t>(b),
+                       .entry = rows.entry,
+                       .row = rows.first + i,
+                       .position = position});
     }
   }
   return all;

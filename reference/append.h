@@ -11,6 +11,7 @@ namespace fa2::reference {
 
 /// The source and the destination of a row of K and V, or of Q.
 struct MovedRow {
+  std::int64_t sequence = 0;
   std::int64_t entry = 0;  ///< batch entry in the call's tensors
   std::int64_t row = 0;
   std::int64_t cache_entry = 0;  ///< batch entry or page in the cache; K and V only

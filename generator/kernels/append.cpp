@@ -16,10 +16,12 @@ constexpr KernelKind kernels::append = {
     .main = "attention/rows/append.cu",
     .entry = "fa2_append",
     .make_step = append_step,
+    .reads_e4m3 = true,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::append},
     .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 40; },
-    .reads = is_row_trait,
+    .constants = constants_of_e4m3,
+    .reads = [](std::string_view trait) { return is_row_trait(trait) || trait == "kv_type"; },
 };
 
 }  // namespace fa2

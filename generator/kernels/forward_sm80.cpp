@@ -132,7 +132,7 @@ constexpr KernelKind kernels::forward_sm80 = {
     .heuristic_limits = [](const AttentionTraits& traits, const Arch& arch) -> HeuristicLimits {
       return {.queries = limits_of(table_of(traits, arch))};
     },
-    .constants = mma_rules::constants_of_widening,
+    .constants = constants_of_e4m3,
 };
 
 }  // namespace fa2

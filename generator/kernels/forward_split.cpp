@@ -169,7 +169,7 @@ constexpr KernelKind kernels::forward_split = {
     .is_preferred = is_preferred,
     .constants =
         [](const KernelSpec& spec) {
-          std::vector<RenderedConstant> all = mma_rules::constants_of_widening(spec);
+          std::vector<RenderedConstant> all = constants_of_e4m3(spec);
           all.push_back({"schedule", kSplitKeys});
           return all;
         },

@@ -1,13 +1,11 @@
 // Rules of kernels on mma.sync.
 #pragma once
 
-#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <generator/kernels/rules.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 namespace fa2::mma_rules {
 
@@ -36,12 +34,6 @@ inline void check_registers(const KernelSpec& spec, int registers, BrokenRules& 
   rules.expect(registers <= available,
                "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
                registers, available, c.ctas_per_sm, threads(c));
-}
-
-/// Returns what a kernel must know of the GPU to widen 8-bit keys and values.
-inline std::vector<RenderedConstant> constants_of_widening(const KernelSpec& spec) {
-  if (spec.traits.kv_type != KvType::e4m3) return {};
-  return {{"converts_e4m3", spec.arch.compute_capability >= 89}};
 }
 
 }  // namespace fa2::mma_rules

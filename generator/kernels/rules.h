@@ -3,12 +3,14 @@
 
 #include <core/arch.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <generator/key_value_format.h>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fa2 {
 
@@ -43,9 +45,15 @@ constexpr int query_output_row_bytes(const AttentionTraits& traits) {
   return row_bytes(traits, Side::q) + row_bytes(traits, Side::o);
 }
 
-/// Returns whether a kernel that moves rows, without a product, reads the trait (KernelKind::reads).
+/// Returns whether every kernel that moves rows, without a product, reads the trait (KernelKind::reads).
 constexpr bool is_row_trait(std::string_view trait) {
   return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
+}
+
+/// Returns what a kernel must know of the GPU to convert 8-bit keys and values.
+inline std::vector<RenderedConstant> constants_of_e4m3(const KernelSpec& spec) {
+  if (spec.traits.kv_type != KvType::e4m3) return {};
+  return {{"converts_e4m3", spec.arch.compute_capability >= 89}};
 }
 
 /// More than any GPU holds, and small enough that estimates do not overflow.

@@ -1,7 +1,7 @@
 // The kernel that widens 8-bit keys and values.
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
-#include <generator/kernels/mma_rules.h>
+#include <generator/kernels/rules.h>
 
 namespace fa2 {
 namespace {
@@ -31,7 +31,7 @@ constexpr KernelKind kernels::widen = {
                        "kv_type = {}, must be e4m3: others need not be widened", to_string(traits.kv_type));
         },
     .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
-    .constants = mma_rules::constants_of_widening,
+    .constants = constants_of_e4m3,
     .reads = reads,
 };
 

@@ -102,10 +102,18 @@ struct AppendArgs {
   TensorStrides k_new_strides;  ///< `batch` is ignored if the new rows are packed
   TensorStrides v_new_strides;
 
-  void* k_cache = nullptr;  ///< (entry or page, head, row, head_dim)
+  /// (entry or page, head, row, head_dim). With an 8-bit kv_type rows must be 16-byte aligned.
+  void* k_cache = nullptr;
   void* v_cache = nullptr;
   TensorStrides k_cache_strides;  ///< `batch`: from one entry or page to the next; rows must not overlap
   TensorStrides v_cache_strides;
+  /// Optional with an 8-bit kv_type, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
+  /// ignored. The factors by which attention multiplies the rows of each sequence, per key/value head: its k_descale and v_descale.
+  /// append() divides by them and does not check them. Null: 1.
+  const float* k_descale = nullptr;
+  const float* v_descale = nullptr;
+  TensorStrides k_descale_strides;
+  TensorStrides v_descale_strides;
   /// (batch): rows of each sequence in the cache before the call.
   const std::int32_t* seqlens = nullptr;
   /// Optional without page_size, else null: (batch), the entry of each sequence. Null: sequence b has entry b.
@@ -161,6 +169,16 @@ struct AppendArgs {
             .or_type("float8_e4m3fn", "kv_type")
             .like("k_cache")
             .help("values of the cache"),
+        row("k_descale", &A::k_descale, &A::k_descale_strides)
+            .shape("(batch, heads_kv)")
+            .used_if("kv_type")
+            .optional()
+            .help("factors of the cache's 8-bit keys; absent: 1"),
+        row("v_descale", &A::v_descale, &A::v_descale_strides)
+            .shape("(batch, heads_kv)")
+            .used_if("kv_type")
+            .optional()
+            .help("factors of the cache's 8-bit values; absent: 1"),
         row("seqlens", &A::seqlens)
             .tensor("cache_seqlens")
             .shape("(batch)")
@@ -226,9 +244,13 @@ struct AppendArgs {
   }
 };
 
-/// Calls Context::default_context().append(). Copies V and the other columns of K bit for bit, and rounds a rotated value once.
-/// JitMode::off needs a kernel pack that was made with PrecompileOptions::append. There is one kernel per dtype, head dims and
-/// RowAlignment: bytes16 if the rows of all tensors, cos and sin included, are 16-byte aligned, else element.
+/// Calls Context::default_context().append(). In a cache of 16 bits V and the other columns of K are copied bit for bit, and a
+/// rotated value is rounded once, from float32. In a cache of 8 bits each element is x / descale, correctly rounded to float32 and
+/// then to nearest even; x is the new value, or the rotated one in float32. Beyond 448, infinities included, it becomes 448 with
+/// its sign. NaN stays NaN.
+///
+/// JitMode::off needs a kernel pack that was made with PrecompileOptions::append. There is one kernel per dtype, kv_type, head dims
+/// and RowAlignment: bytes16 if the rows of all tensors, cos and sin included, are 16-byte aligned, else element.
 FA2_API void append(const AppendProblem& problem, const AppendArgs& args, Stream stream = nullptr);
 
 }  // namespace fa2

@@ -182,6 +182,10 @@ typedef struct fa2_append_args {
   /* values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries,
    * cache_rows, heads_kv, head_dim_v); or float8_e4m3fn */
   fa2_tensor v_cache;
+  /* factors of the cache's 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type */
+  fa2_tensor k_descale;
+  /* factors of the cache's 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type */
+  fa2_tensor v_descale;
   const int32_t* seqlens; /* rows that each sequence has in the cache before the call; (batch); int32 */
   /* the entry of each sequence; null: entry b for sequence b; (batch); int32; optional */
   const int32_t* cache_batch_idx;
@@ -209,7 +213,7 @@ typedef struct fa2_append_args {
    * (batch, seqlen_q, heads_q, head_dim); given with heads_q */
   fa2_tensor q_out;
 } fa2_append_args;
-#define FA2_APPEND_ARGS_INIT {sizeof(fa2_append_args), 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT}
+#define FA2_APPEND_ARGS_INIT {sizeof(fa2_append_args), 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT}
 
 /* fa2::MergeProblem */
 typedef struct fa2_merge_problem {
@@ -299,22 +303,25 @@ enum {
   /* v_cache: (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries, cache_rows,
    * heads_kv, head_dim_v); or float8_e4m3fn */
   FA2_APPEND_V_CACHE = 3,
-  FA2_APPEND_CACHE_SEQLENS = 4, /* cache_seqlens: (batch); int32 */
-  FA2_APPEND_CACHE_BATCH_IDX = 5, /* cache_batch_idx: (batch); int32; optional; not with page_table */
-  FA2_APPEND_PAGE_TABLE = 6, /* page_table: (batch, max_pages); int32; given with page_size */
-  FA2_APPEND_CU_SEQLENS_NEW = 7, /* cu_seqlens_new: (batch + 1); int32; given with total_new */
-  FA2_APPEND_CU_SEQLENS_Q = 8, /* cu_seqlens_q: (batch + 1); int32; optional with total_q */
-  FA2_APPEND_ROTARY_COS = 9, /* rotary_cos: (table_rows, rotary_dim / 2); or float32; given with rotary_dim */
+  FA2_APPEND_K_DESCALE = 4, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_APPEND_V_DESCALE = 5, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_APPEND_CACHE_SEQLENS = 6, /* cache_seqlens: (batch); int32 */
+  FA2_APPEND_CACHE_BATCH_IDX = 7, /* cache_batch_idx: (batch); int32; optional; not with page_table */
+  FA2_APPEND_PAGE_TABLE = 8, /* page_table: (batch, max_pages); int32; given with page_size */
+  FA2_APPEND_CU_SEQLENS_NEW = 9, /* cu_seqlens_new: (batch + 1); int32; given with total_new */
+  FA2_APPEND_CU_SEQLENS_Q = 10, /* cu_seqlens_q: (batch + 1); int32; optional with total_q */
+  /* rotary_cos: (table_rows, rotary_dim / 2); or float32; given with rotary_dim */
+  FA2_APPEND_ROTARY_COS = 11,
   /* rotary_sin: (table_rows, rotary_dim / 2); or float32; given with rotary_dim */
-  FA2_APPEND_ROTARY_SIN = 10,
-  FA2_APPEND_ROTARY_SEQLENS = 11, /* rotary_seqlens: (batch); int32; optional with rotary_dim */
+  FA2_APPEND_ROTARY_SIN = 12,
+  FA2_APPEND_ROTARY_SEQLENS = 13, /* rotary_seqlens: (batch); int32; optional with rotary_dim */
   /* q: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional with
    * heads_q */
-  FA2_APPEND_Q = 12,
+  FA2_APPEND_Q = 14,
   /* q_out: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); given with
    * heads_q */
-  FA2_APPEND_Q_OUT = 13,
-  FA2_APPEND_TENSORS = 14
+  FA2_APPEND_Q_OUT = 15,
+  FA2_APPEND_TENSORS = 16
 };
 
 /* The tensors of fa2_bind_merge(). */

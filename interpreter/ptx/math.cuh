@@ -22,6 +22,10 @@ FA2_DEVICE float rcp_rn(float x) {
   return flushed(1.0f / flushed(x));
 }
 
+FA2_DEVICE float div_rn(float x, float y) {
+  return x / y;
+}
+
 FA2_DEVICE float rcp_approx(float x) {
   return rcp_rn(x);
 }

@@ -78,6 +78,10 @@ FA2_DEVICE void st_global_u8(void* address, u32 value, Site site = {}) {
   machine->store_global(address, &byte, 1, site);
 }
 
+FA2_DEVICE void st_global_u32(void* address, u32 value, Site site = {}) {
+  machine->store_global(address, &value, 4, site);
+}
+
 FA2_DEVICE void st_global_f32(void* address, float value, Site site = {}) {
   machine->store_global(address, &value, 4, site);
 }

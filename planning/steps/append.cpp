@@ -34,9 +34,11 @@ AppendParams constants_of(const AppendProblem& p) {
 void fill_append(const Step& step, const Call& call, ParamsBuffer& buffer) {
   const AppendArgs& args = call.args.as<AppendArgs>();
   AppendParams& params = buffer.emplace(step.constants.as<AppendParams>());
-  params.k = {args.k_new, args.k_cache, ref(args.k_new_strides), ref(args.k_cache_strides)};
-  params.v = {args.v_new, args.v_cache, ref(args.v_new_strides), ref(args.v_cache_strides)};
-  params.q = {args.q, args.q_out, ref(args.q_strides), ref(args.q_out_strides)};
+  params.k = {args.k_new, args.k_cache, ref(args.k_new_strides), ref(args.k_cache_strides),
+              factors_of(args.k_descale, args.k_descale_strides)};
+  params.v = {args.v_new, args.v_cache, ref(args.v_new_strides), ref(args.v_cache_strides),
+              factors_of(args.v_descale, args.v_descale_strides)};
+  params.q = {args.q, args.q_out, ref(args.q_strides), ref(args.q_out_strides), {}};
   params.new_rows.borders = args.cu_seqlens_new;
   params.queries.borders = args.cu_seqlens_q;
   params.cache.seqlens = args.seqlens;

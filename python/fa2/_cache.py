@@ -25,6 +25,8 @@ def append(
     cache_batch_idx: Any = None,
     cu_seqlens_new: Any = None,
     cu_seqlens_q: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
 ) -> Any:
     """Writes new keys and values into a cache in place, keys rotated if there are angles. Returns q rotated, or None.
 
@@ -35,6 +37,8 @@ def append(
     columns i and i + rotary_dim / 2 form a pair, or if rotary_interleaved 2 i and 2 i + 1. rotary_seqlens: int32
     (batch), positions of the first new row, cache_seqlens if None. q: (batch, seqlen_q, heads, head_dim), or
     packed with cu_seqlens_q; its row i has the position of new row i, or without causal_positions that of new row 0.
+    k_descale, v_descale: float32 (batch, heads_kv), only with caches of float8_e4m3fn, which hold k / k_descale and
+    v / v_descale, rounded to nearest even and clamped to 448; 1 if None.
 
     Runs on the device of the tensors. Not differentiable. Raises as attention() does.
     """
@@ -49,6 +53,8 @@ def append(
         v,
         k_cache,
         v_cache,
+        k_descale,
+        v_descale,
         cache_seqlens,
         cache_batch_idx,
         page_table,

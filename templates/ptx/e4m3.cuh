@@ -23,4 +23,17 @@ FA2_DEVICE PairOfPairs cvt_f16_e4m3_x4(u32 bytes) {
   return pairs;
 }
 
+/// cvt.rn.satfinite.e4m3x2.f32: rounds four floats to nearest even and packs them, `a` in the lowest byte. Beyond 448,
+/// infinities too, a float becomes 448 with its sign. NaN becomes 0x7f.
+FA2_DEVICE u32 cvt_rn_e4m3_x4(float a, float b, float c, float d) {
+  u32 bytes;
+  asm("{ .reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high}; }"
+      : "=r"(bytes)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return bytes;
+}
+
 }  // namespace fa2::ptx

@@ -27,6 +27,13 @@ FA2_DEVICE float rcp_rn(float x) {
   return y;
 }
 
+/// div.rn: returns x / y, correctly rounded; keeps subnormals.
+FA2_DEVICE float div_rn(float x, float y) {
+  float quotient;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
+  return quotient;
+}
+
 /// rcp.approx.ftz: returns 1 / x. The error is at most one unit in the last place.
 FA2_DEVICE float rcp_approx(float x) {
   float y;

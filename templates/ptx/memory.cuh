@@ -100,6 +100,10 @@ FA2_DEVICE void st_global_u8(void* address, u32 value) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+FA2_DEVICE void st_global_u32(void* address, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
 FA2_DEVICE void st_global_f32(void* address, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }

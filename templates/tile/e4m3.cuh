@@ -1,4 +1,5 @@
-// e4m3fn, an 8-bit float with 4 bits of exponent and 3 of mantissa, widened to 16 bits in registers. Every value is exact.
+// e4m3fn, an 8-bit float with 4 bits of exponent and 3 of mantissa, in registers: widened to 16 bits, which is exact, and
+// rounded from float32.
 #pragma once
 
 #include "ptx/e4m3.cuh"
@@ -58,6 +59,24 @@ FA2_DEVICE Widened<Element> widen(u32 bytes) {
 template <>
 FA2_DEVICE Widened<Half> widen<Half, true>(u32 bytes) {
   return widen_by_conversion(bytes);
+}
+
+/// Returns the code of x, as cvt_rn_e4m3_x4() does, without an instruction for e4m3.
+FA2_DEVICE u32 e4m3_by_bits(float x) {
+  const u32 bits = ptx::bits_of(x), size = bits & 0x7fffffffu;
+  if (size > 0x7f800000u) return 0x7fu;  // NaN
+  // 20 bits of mantissa go, and the exponent's bias falls from 127 to 7.
+  const u32 normal = (size - (120u << 23) + 0x7ffffu + (size >> 20 & 1u)) >> 20;
+  // Below 2^-6 codes are multiples of 2^-9, the distance of floats from 2^14 on.
+  const u32 subnormal = ptx::bits_of(ptx::magnitude(x) + 16384.0f) - 0x46800000u;
+  return (bits >> 24 & 0x80u) | (size < 0x3c800000u ? subnormal : ptx::min_u32(normal, 0x7eu));
+}
+
+/// Rounds four floats to e4m3, `a` in the lowest byte, as cvt_rn_e4m3_x4() does. kConverts: whether the GPU converts them.
+template <bool kConverts>
+FA2_DEVICE u32 narrow(float a, float b, float c, float d) {
+  if constexpr (kConverts) return ptx::cvt_rn_e4m3_x4(a, b, c, d);
+  return e4m3_by_bits(a) | e4m3_by_bits(b) << 8 | e4m3_by_bits(c) << 16 | e4m3_by_bits(d) << 24;
 }
 
 }  // namespace fa2

@@ -276,13 +276,11 @@ std::vector<KernelSource> byte_key_kernels() {
   constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
   constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
   enum Use { decode, drafts, prompt, invariant };
+  constexpr int kQueries[] = {1, 4, 2048, 2048};
   enum Scores { plain, windowed, alibi, capped, sinks, dropout };
   Kernels kernels;
   for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 2, 3})) {
-    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode],
-                              c[2] == decode   ? 1
-                              : c[2] == drafts ? 4
-                                               : 2048);
+    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], kQueries[c[2]]);
     p.heads_q = 8 * (p.heads_kv = 4);
     p.seqlen_k = 8192;
     p.kv_type = KvType::e4m3;
@@ -301,15 +299,18 @@ std::vector<KernelSource> byte_key_kernels() {
 }
 
 /// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
-/// head_dim_v != head_dim.
+/// head_dim_v != head_dim and caches of 8 bits.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
   Kernels kernels;
-  for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
+  for (const char* name : {"sm_80", "sm_89", "sm_90a", "sm_120"}) {
     for (const int head_dim : {40, 128, 256}) {
       PlannedProblem p = square(head_dim, MaskKind::none, 0);
       p.row_alignment = head_dim == 128 ? RowAlignment::element : RowAlignment::bytes16;
       p.dtype = head_dim == 40 ? DType::bf16 : DType::f16;
       p.head_dim_v = kernel == KernelId::append && head_dim == 256 ? 64 : head_dim;
+      kernels.add(p, default_config(kernel), *find_arch(name));
+      if (kernel != KernelId::append || head_dim == 40) continue;
+      p.kv_type = KvType::e4m3;
       kernels.add(p, default_config(kernel), *find_arch(name));
     }
   }

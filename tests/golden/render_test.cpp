@@ -56,6 +56,7 @@ std::vector<KernelSpec> golden_specs() {
              "tile_m=128,tile_n=32,warps=8,stages=4", {element}),
       pinned({.dtype = bf16, .head_dim = 128, .kv_type = KvType::e4m3}, "sm_80",
              "kernel=forward_split,tile_m=16,tile_n=16,warps=8,stages=4"),
+      pinned({.head_dim = 64, .kv_type = KvType::e4m3}, "sm_90a", "kernel=append"),
       pinned({.head_dim = 256, .mask = causal_bottom_right}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
   };
 }

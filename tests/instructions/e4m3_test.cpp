@@ -1,11 +1,13 @@
-// Widening of e4m3, and the instructions on bytes and pairs that it uses.
+// Widening and rounding of e4m3, and the instructions on bytes and pairs that it uses.
 #include <core/float_bits.h>
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -41,6 +43,50 @@ int wrong_halves(const std::vector<std::uint32_t>& words, const std::vector<std:
   return wrong;
 }
 
+/// Returns every value, every tie with the next one, the floats beside both, floats beyond all, and random ones; of either sign.
+std::vector<float> floats_to_round() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> floats = {464,
+                               std::nextafter(464.0f, 0.0f),
+                               std::nextafter(464.0f, 500.0f),
+                               480,
+                               512,
+                               1e30f,
+                               kInfinity,
+                               std::numeric_limits<float>::max(),
+                               std::numeric_limits<float>::denorm_min(),
+                               std::numeric_limits<float>::quiet_NaN(),
+                               std::bit_cast<float>(0x7f800001u)};
+  for (int code = 0; code < 126; ++code) {
+    const float value = from_e4m3(static_cast<std::uint8_t>(code)),
+                next = from_e4m3(static_cast<std::uint8_t>(code + 1));
+    for (const float x : {value, next, value + (next - value) / 2})
+      floats.insert(floats.end(), {x, std::nextafter(x, 0.0f), std::nextafter(x, kInfinity)});
+  }
+  std::mt19937 random(6);
+  for (int i = 0; i < 4096; ++i) floats.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (int i = 0; i < 4096; ++i)  // 2^-12 to 2^10
+    floats.push_back(std::bit_cast<float>(115u << 23 | static_cast<std::uint32_t>(random()) % (22u << 23)));
+  for (std::size_t i = 0, count = floats.size(); i < count; ++i) floats.push_back(-floats[i]);
+  return floats;
+}
+
+/// Returns whether `code` is x rounded. NaN may have either sign.
+bool is_code_of(std::uint32_t code, float x) {
+  return std::isnan(x) ? (code & 0x7f) == 0x7f : code == to_e4m3(x);
+}
+
+/// Returns how many bytes of the words are not x, -x, 2 x and 1 rounded, for the float x of each word.
+int wrong_codes(const std::vector<float>& floats, const std::vector<std::uint32_t>& words) {
+  int wrong = 0;
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    const float x = floats[i];
+    wrong += !is_code_of(words[i] & 255, x) || !is_code_of(words[i] >> 8 & 255, -x) ||
+             !is_code_of(words[i] >> 16 & 255, 2 * x) || !is_code_of(words[i] >> 24, 1);
+  }
+  return wrong;
+}
+
 std::vector<std::uint32_t> random_words(std::size_t count) {
   std::mt19937 random(5);
   std::vector<std::uint32_t> words(count);
@@ -48,7 +94,7 @@ std::vector<std::uint32_t> random_words(std::size_t count) {
   return words;
 }
 
-const std::vector<std::string> kWiden = {"tile/e4m3.cuh"};
+const std::vector<std::string> kHeaders = {"tile/e4m3.cuh"};
 
 }  // namespace
 
@@ -73,8 +119,20 @@ TEST_CASE("e4m3 is widened exactly, with the instruction and without, in either 
   for (const std::string& way : ways) {
     INFO(way);
     const DType dtype = way.find("Half") != std::string::npos ? DType::f16 : DType::bf16;
-    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).even", kWiden), dtype, 0, 2) == 0);
-    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).odd", kWiden), dtype, 1, 3) == 0);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).even", kHeaders), dtype, 0, 2) == 0);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).odd", kHeaders), dtype, 1, 3) == 0);
+  }
+}
+
+TEST_CASE("e4m3 is rounded to nearest even and clamped to 448, with the instruction and without") {
+  if (cannot_run()) return;
+  const std::vector<float> floats = floats_to_round();
+  std::vector<std::string> ways = {"narrow<false>"};
+  if (device(device_under_test()).arch.compute_capability >= 89)
+    ways.insert(ways.end(), {"narrow<true>", "cvt_rn_e4m3_x4"});
+  for (const std::string& way : ways) {
+    INFO(way);
+    CHECK(wrong_codes(floats, map<std::uint32_t>(floats, way + "(x, -x, 2.0f * x, 1.0f)", kHeaders)) == 0);
   }
 }
 

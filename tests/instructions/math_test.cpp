@@ -141,6 +141,11 @@ TEST_CASE("rcp.rn.ftz is correctly rounded") {
   expect("rcp_rn(x)", [](float x, float y) { return same(y, flushed(1.0f / flushed(x))); });
 }
 
+TEST_CASE("div.rn is correctly rounded, and keeps subnormals") {
+  if (cannot_run()) return;
+  expect_of_pairs("div_rn(a, b)", [](float a, float b) { return a / b; });
+}
+
 TEST_CASE("fma.rn.ftz is correctly rounded") {
   if (cannot_run()) return;
   const auto expect_with = [](const std::string& text, const auto& c) {

@@ -93,6 +93,14 @@ TEST_CASE("ld.shared.v2.f32 loads two floats in order, whatever their bits") {
   CHECK(out == in);
 }
 
+TEST_CASE("st.global.u32 stores a word") {
+  if (cannot_run()) return;
+  const auto in = words();
+  CHECK(run_over<std::uint32_t>(
+            in, in.size(),
+            "for (int i = thread_index(); i < p.count; i += 32) st_global_u32(p.out + i, p.in[i]);") == in);
+}
+
 TEST_CASE("st.global.u8 stores only the lowest byte") {
   if (cannot_run()) return;
   const auto in = words();

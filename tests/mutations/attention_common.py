@@ -1,11 +1,13 @@
 """Bugs of templates/attention/common: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
-    "key_value_format.cuh": [
-        ("scale_scores", "keys without their factor", "score *= of_keys;", "(void)score;", "8-bit"),
-        ("scale_output", "values without their factor", "value *= of_values;", "(void)value;", "8-bit"),
+    "kv_type.cuh": [
         ("factor_of", "factors of the first sequence for all", "batch * factors.batch_stride", "0 * factors.batch_stride",
          "8-bit"),
         ("factor_of", "factors of the first head for all", "head * factors.head_stride", "0 * factors.head_stride", "8-bit"),
+    ],
+    "key_value_format.cuh": [
+        ("scale_scores", "keys without their factor", "score *= of_keys;", "(void)score;", "8-bit"),
+        ("scale_output", "values without their factor", "value *= of_values;", "(void)value;", "8-bit"),
         ("descales_of", "values with the factors of keys", "factor_of(params.v_descale,", "factor_of(params.k_descale,",
          "8-bit"),
         ("add_values", "8-bit values: the first step's rows in each", "gemm_nn_bytes<Element, Config::converts_e4m3>(output, p, "

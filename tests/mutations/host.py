@@ -20,4 +20,11 @@ BUGS = {
          "value <= DBL_MAX * kLargestFactor", "softcap"),
         ("softcap_params", "a large cap taken for a small one", "softcap > kLarge", "softcap > 0x1p100f * kLarge", "softcap"),
     ],
+    "row_kernels.cpp": [
+        ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = problem.kv_type;", "", "append to e4m3"),
+    ],
+    "steps/append.cpp": [
+        ("fill_append", "values with the factors of keys", "factors_of(args.v_descale, args.v_descale_strides)",
+         "factors_of(args.k_descale, args.k_descale_strides)", "append to e4m3"),
+    ],
 }

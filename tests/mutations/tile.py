@@ -6,6 +6,9 @@ BUGS = {
         ("widen_by_bits", "NaN codes read as 480", "ptx::prmt(nan, 0, 0xbb99)", "0u", "8-bit"),
         ("widen_upper_bytes", "sign lost", "(bytes & 0x80008000u)", "0u", "8-bit"),
         ("widen_by_conversion", "bytes in order, not even and odd ones", "ptx::prmt(bytes, 0, 0x3120)", "bytes", "8-bit"),
+        ("narrow", "two codes swapped", "ptx::cvt_rn_e4m3_x4(a, b, c, d)", "ptx::cvt_rn_e4m3_x4(a, c, b, d)", "append to e4m3"),
+        ("narrow", "numbers beyond 448 become NaN", "ptx::cvt_rn_e4m3_x4(a, b, c, d)",
+         "ptx::cvt_rn_e4m3_x4(a, b, c, ptx::magnitude(d) > 464.0f ? 0.0f * ptx::infinity() : d)", "append to e4m3"),
     ],
     "byte_tile.cuh": [
         ("load_operand_of_bytes", "queries in their own order of columns", "four.word[1], 0x5410)", "four.word[1], 0x3210)",

@@ -51,6 +51,23 @@ DeviceBuffer sent(const std::vector<Word>& image) {
   return buffer;
 }
 
+/// Replaces every third element that is not NaN.
+void add_extremes(std::vector<std::uint16_t>& image, DType dtype) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kExtremes[] = {kNaN,   kInfinity, -kInfinity, 65504,   -60000,   448,         -448,
+                                 463.9F, 464,       -464.5F,    0x1p-9F, 0x1p-10F, -0x1.8p-10F, -0.0F};
+  std::size_t number = 0;
+  for (std::uint16_t& bits : image) {
+    if (bits != kNaNBits && ++number % 3 == 0)
+      bits = to_bits(kExtremes[number / 3 % std::size(kExtremes)], dtype);
+  }
+}
+
+/// Returns the element type of the cache.
+ElementType cached(const AppendProblem& p) {
+  return element_of(p.kv_type, p.dtype);
+}
+
 std::int64_t value_dim(const AppendProblem& p) {
   return p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
 }
@@ -64,18 +81,22 @@ struct AppendCall::Expected {
   explicit Expected(const Image& before) : bits(before), number(before.size(), kNaN) {}
 
   /// Describes the first element that is not as expected; empty if all are.
-  std::string difference(const char* name, const DeviceBuffer& memory, DType dtype) const {
-    const auto after = downloaded<std::uint16_t>(memory);
-    const double unit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  std::string difference(const char* name, const Image& after, ElementType type) const {
+    const double unit = type == ElementType::f16 ? 0x1p-11 : 0x1p-8;
     for (std::size_t i = 0; i < after.size(); ++i) {
-      const double got = from_bits(after[i], dtype), want = number[i];
-      const bool is_right =
-          std::isnan(want) ? after[i] == bits[i] : std::fabs(got - want) <= unit * std::fabs(want) + 1.5e-6;
+      const double got = from_bits(after[i], type), want = number[i];
+      const bool is_right = std::isnan(want) ? is_same(after[i], bits[i], type)
+                                             : std::fabs(got - want) <= unit * std::fabs(want) + 1.5e-6;
       if (is_right) continue;
       return std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(got) + ", not " +
-             std::to_string(std::isnan(want) ? from_bits(bits[i], dtype) : want) + "\n";
+             std::to_string(std::isnan(want) ? from_bits(bits[i], type) : want) + "\n";
     }
     return "";
+  }
+
+  /// The sign of an e4m3 NaN is free.
+  static bool is_same(std::uint16_t a, std::uint16_t b, ElementType type) {
+    return a == b || (type == ElementType::e4m3 && (a & b & 0x7f) == 0x7f);
   }
 };
 
@@ -87,6 +108,7 @@ AppendCall::AppendCall(const AppendProblem& p, const AppendTables& tables, const
   make_layouts(memory);
   upload_rows(memory);
   if (p.rotary_dim > 0) upload_angles(memory.shift);
+  if (memory.factors != Factors::none) upload_factors(memory.factors);
   upload_tables();
 }
 
@@ -106,10 +128,11 @@ void AppendCall::make_layouts(const AppendMemory& memory) {
   k_cache_ = {{p.cache_entries, p.heads_kv, rows, p.head_dim}, make(rows, p.heads_kv, p.head_dim), 0, 0};
   v_cache_ = {{p.cache_entries, p.heads_kv, rows, value_dim(p)}, make(rows, p.heads_kv, value_dim(p)), 0, 0};
   const std::int64_t k_entry = rows * p.heads_kv * p.head_dim, v_entry = rows * p.heads_kv * value_dim(p);
-  k_cache_.first = kGuard + memory.shift;
+  const std::int64_t shift = cached(p) == ElementType::e4m3 ? 0 : memory.shift;
+  k_cache_.first = kGuard + shift;
   v_cache_.first = k_cache_.first + (memory.shared_buffer ? k_entry : p.cache_entries * k_entry + kGuard);
   if (memory.shared_buffer) k_cache_.strides.batch = v_cache_.strides.batch = k_entry + v_entry;
-  k_cache_.total = v_cache_.total = memory.shift + p.cache_entries * (k_entry + v_entry) + 3 * kGuard;
+  k_cache_.total = v_cache_.total = shift + p.cache_entries * (k_entry + v_entry) + 3 * kGuard;
 }
 
 void AppendCall::upload_rows(const AppendMemory& memory) {
@@ -118,13 +141,19 @@ void AppendCall::upload_rows(const AppendMemory& memory) {
   v_image_ = image_of(v_new_, appended_, dtype, 2);
   q_image_ = image_of(q_, queries_, dtype, 3);
   q_out_image_ = memory.in_place ? q_image_ : Image(index(q_out_.total), kNaNBits);
-  cache_image_.assign(index(k_cache_.total), kPatternBits);
+  if (memory.extremes) add_extremes(k_image_, dtype), add_extremes(v_image_, dtype);
+  const bool are_bytes = cached(problem) == ElementType::e4m3;
+  cache_image_.assign(index(k_cache_.total), are_bytes ? kPatternBits & 0xff : kPatternBits);
   k_ = sent(k_image_), v_ = sent(v_image_), q_memory_ = sent(q_image_), q_out_memory_ = sent(q_out_image_);
-  cache_ = sent(cache_image_);
+  cache_ = are_bytes ? sent(std::vector<std::uint8_t>(cache_image_.begin(), cache_image_.end()))
+                     : sent(cache_image_);
   args.k_new = element(k_, k_new_.first), args.k_new_strides = k_new_.strides;
   args.v_new = element(v_, v_new_.first), args.v_new_strides = v_new_.strides;
-  args.k_cache = element(cache_, k_cache_.first), args.k_cache_strides = k_cache_.strides;
-  args.v_cache = element(cache_, v_cache_.first), args.v_cache_strides = v_cache_.strides;
+  const auto cached_element = [&](std::int64_t offset) {
+    return static_cast<char*>(cache_.data()) + offset * bytes_of(cached(problem));
+  };
+  args.k_cache = cached_element(k_cache_.first), args.k_cache_strides = k_cache_.strides;
+  args.v_cache = cached_element(v_cache_.first), args.v_cache_strides = v_cache_.strides;
   if (problem.heads_q == 0) return;
   args.q_out = element(q_out_memory_, q_out_.first), args.q_out_strides = q_out_.strides;
   args.q = memory.in_place ? args.q_out : element(q_memory_, q_.first), args.q_strides = q_.strides;
@@ -214,16 +243,74 @@ void AppendCall::expect_row(Expected& expected, const Image& from, std::int64_t 
   std::copy_n(row.begin(), problem.rotary_dim, expected.number.begin() + to_offset);
 }
 
+void AppendCall::upload_factors(Factors factors) {
+  constexpr float kFactor =
+      41.0F / 4096;  // ties stay ties when divided by it, but not when multiplied by its reciprocal
+  const std::int64_t heads = problem.heads_kv, count = problem.batch * heads;
+  const TensorStrides strides =
+      factors == Factors::shared ? TensorStrides{} : TensorStrides{3 * heads + 2, 3, 1000};
+  const std::int64_t total = problem.batch * strides.batch + heads * strides.head + 1;
+  factor_image_.assign(index(2 * total), kNaN);
+  for (std::int64_t i = 0; i < 2 * count; ++i) {
+    const std::int64_t of_values = i / count, batch = i % count / heads, head = i % heads;
+    factor_image_[index(of_values * total + batch * strides.batch + head * strides.head)] =
+        kFactor * static_cast<float>(factors == Factors::shared ? of_values + 1 : i + 1);
+  }
+  factors_ = sent(factor_image_);
+  args.k_descale = static_cast<const float*>(factors_.data());
+  args.v_descale = args.k_descale + total;
+  args.k_descale_strides = args.v_descale_strides = strides;
+}
+
+AppendCall::Image AppendCall::cache_now() const {
+  if (cached(problem) != ElementType::e4m3) return downloaded<std::uint16_t>(cache_);
+  const auto bytes = downloaded<std::uint8_t>(cache_);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<float> AppendCall::row_in_float32(const Image& from, std::int64_t offset, std::int64_t position,
+                                              std::int64_t columns, bool turns) const {
+  std::vector<float> row;
+  for (std::int64_t col = 0; col < columns; ++col)
+    row.push_back(from_bits(from[index(offset + col)], problem.dtype));
+  const std::size_t half = turns ? index(problem.rotary_dim / 2) : 0;
+  const bool is_interleaved = problem.rotary_style == RotaryStyle::interleaved;
+  for (std::size_t i = 0; i < half; ++i) {
+    float &x = row[is_interleaved ? 2 * i : i], &y = row[is_interleaved ? 2 * i + 1 : i + half];
+    const float cos = cos_values_[index(position) * half + i], sin = sin_values_[index(position) * half + i];
+    const float before = x, of_x = -(y * sin), of_y = y * cos;
+    x = std::fma(before, cos, of_x);
+    y = std::fma(before, sin, of_y);
+  }
+  return row;
+}
+
+void AppendCall::expect_cached(Expected& expected, const reference::MovedRow& row, std::int64_t head,
+                               bool is_key) const {
+  const Layout &from = is_key ? k_new_ : v_new_, &to = is_key ? k_cache_ : v_cache_;
+  const Image& image = is_key ? k_image_ : v_image_;
+  const std::int64_t from_offset = offset_of(from, row.entry, head, row.row),
+                     to_offset = offset_of(to, row.cache_entry, head, row.cache_row);
+  if (cached(problem) != ElementType::e4m3)
+    return expect_row(expected, image, from_offset, to_offset, row.position, from.shape.dim, is_key);
+  float factor = 1;
+  if (!factor_image_.empty()) {
+    const TensorStrides& s = args.k_descale_strides;
+    factor = factor_image_[index((is_key ? 0 : args.v_descale - args.k_descale) + row.sequence * s.batch +
+                                 head * s.head)];
+  }
+  std::int64_t place = to_offset;
+  for (const float x : row_in_float32(image, from_offset, row.position, from.shape.dim, is_key))
+    expected.bits[index(place++)] = to_e4m3(x / factor);
+}
+
 std::string AppendCall::wrong() const {
   const AppendProblem& p = problem;
   Expected cache(cache_image_), q_out(q_out_image_);
   for (const reference::MovedRow& row : appended_) {
     for (std::int64_t head = 0; head < p.heads_kv; ++head) {
-      expect_row(cache, k_image_, offset_of(k_new_, row.entry, head, row.row),
-                 offset_of(k_cache_, row.cache_entry, head, row.cache_row), row.position, p.head_dim, true);
-      expect_row(cache, v_image_, offset_of(v_new_, row.entry, head, row.row),
-                 offset_of(v_cache_, row.cache_entry, head, row.cache_row), row.position, value_dim(p),
-                 false);
+      expect_cached(cache, row, head, true);
+      expect_cached(cache, row, head, false);
     }
   }
   for (const reference::MovedRow& row : queries_) {
@@ -231,12 +318,12 @@ std::string AppendCall::wrong() const {
       expect_row(q_out, q_image_, offset_of(q_, row.entry, head, row.row),
                  offset_of(q_out_, row.entry, head, row.row), row.position, p.head_dim, true);
   }
-  return cache.difference("cache", cache_, p.dtype) + q_out.difference("q_out", q_out_memory_, p.dtype);
+  return cache.difference("cache", cache_now(), cached(p)) +
+         q_out.difference("q_out", downloaded<std::uint16_t>(q_out_memory_), element_of(p.dtype));
 }
 
 bool AppendCall::is_untouched() const {
-  return downloaded<std::uint16_t>(cache_) == cache_image_ &&
-         downloaded<std::uint16_t>(q_out_memory_) == q_out_image_;
+  return cache_now() == cache_image_ && downloaded<std::uint16_t>(q_out_memory_) == q_out_image_;
 }
 
 }  // namespace fa2::test

@@ -13,12 +13,18 @@
 
 namespace fa2::test {
 
-/// How a call's tensors lie in memory.
+/// What the factors of an 8-bit cache are: null; one for all, with strides of 0; or one per sequence and head, with gaps.
+enum class Factors : std::uint8_t { none, shared, each };
+
+/// How a call's tensors lie in memory, and what they hold.
 struct AppendMemory {
   bool heads_first = false;    ///< the cache is (entry, head, row, column); else (entry, row, head, column)
   bool shared_buffer = false;  ///< each entry of K is followed by the same entry of V
-  int shift = 0;               ///< elements before each tensor; with 1, rows are aligned to one element only
-  bool in_place = false;       ///< Q is rotated in place
+  /// Elements before each tensor, except for an 8-bit cache; with 1, rows are aligned to one element only.
+  int shift = 0;
+  bool in_place = false;  ///< Q is rotated in place
+  Factors factors = Factors::none;
+  bool extremes = false;  ///< every third new element is NaN, infinite, near 448 or beyond, or tiny
 };
 
 /// Memory that the kernel may not read holds NaN: around the tensors, in rows of no sequence, in unused
@@ -33,12 +39,13 @@ class AppendCall {
   AppendArgs args;
 
   /// Returns the difference from the reference; empty if there is none. Rotated columns may differ by one
-  /// rounding; all others must have the same bits.
+  /// rounding; all others, and all codes of an 8-bit cache, must have the same bits.
   std::string wrong() const;
   /// Returns whether nothing was written.
   bool is_untouched() const;
 
  private:
+  /// A word for each element.
   using Image = std::vector<std::uint16_t>;
   /// The expected columns of an image's rows after the call.
   struct Expected;
@@ -47,6 +54,14 @@ class AppendCall {
   void upload_rows(const AppendMemory& memory);
   void upload_angles(int shift);
   void upload_tables();
+  void upload_factors(Factors factors);
+  /// Returns the elements of the cache's memory on the device.
+  Image cache_now() const;
+  /// Returns a new row as the kernel computes it in float32, before it rounds.
+  std::vector<float> row_in_float32(const Image& from, std::int64_t offset, std::int64_t position,
+                                    std::int64_t columns, bool turns) const;
+  void expect_cached(Expected& expected, const reference::MovedRow& row, std::int64_t head,
+                     bool is_key) const;
   void expect_row(Expected& expected, const Image& from, std::int64_t from_offset, std::int64_t to_offset,
                   std::int64_t position, std::int64_t columns, bool turns) const;
 
@@ -55,7 +70,9 @@ class AppendCall {
   Layout k_new_, v_new_, k_cache_, v_cache_, q_, q_out_;
   Image k_image_, v_image_, cache_image_, q_image_, q_out_image_;
   std::vector<float> cos_values_, sin_values_;  ///< (table_rows, rotary_dim / 2), as on the device
-  DeviceBuffer k_{0}, v_{0}, cache_{0}, q_memory_{0}, q_out_memory_{0}, cos_{0}, sin_{0}, numbers_{0};
+  std::vector<float> factor_image_;             ///< of keys, then of values
+  DeviceBuffer k_{0}, v_{0}, cache_{0}, q_memory_{0}, q_out_memory_{0}, cos_{0}, sin_{0}, numbers_{0},
+      factors_{0};
 };
 
 }  // namespace fa2::test

@@ -1,18 +1,10 @@
 // What keys and values are in memory: elements of Config::Element, or of 8 bits with factors per head.
 #pragma once
 
-#include "attention/common/params.cuh"
-#include "ptx/memory.cuh"
+#include "attention/common/kv_type.cuh"
 #include "tile/byte_tile.cuh"
 
 namespace fa2 {
-
-/// Whether K and V are e4m3.
-template <class Config>
-constexpr bool are_bytes = Config::kv_type == 1;
-/// Whether they have factors.
-template <class Config>
-constexpr bool have_factors = Config::kv_type != 0;
 
 /// Whether rows of K and V are copied in pieces of 16 bytes.
 template <class Config>
@@ -85,11 +77,6 @@ struct Descales {
     if constexpr (have_factors<Config>) for_each_score(output, [&](float& value) { value *= of_values; });
   }
 };
-
-FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
-  if (factors.data == nullptr) return 1.0f;
-  return ptx::ld_global_f32(factors.data + batch * factors.batch_stride + head * factors.head_stride);
-}
 
 template <class Config>
 FA2_DEVICE Descales<Config> descales_of(const AttentionParams& params, int batch, int kv_head) {

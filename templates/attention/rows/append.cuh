@@ -1,15 +1,14 @@
-// The append kernel: copies new keys and values into a KV cache, and applies rotary embedding to keys and
-// queries.
+// The append kernel: copies new keys and values into a KV cache, of 16 bits or rounded to 8, and applies rotary embedding to
+// keys and queries.
 //
 // Launch: one thread per eight columns of a row: first all rows of K, then V, then Q.
 #pragma once
 
+#include "attention/common/kv_type.cuh"
 #include "attention/rows/append_params.cuh"
-#include "attention/rows/row_chunks.cuh"
+#include "attention/rows/written_row.cuh"
 #include "ptx/dependent_launch.cuh"
-#include "ptx/math.cuh"
 #include "ptx/registers.cuh"
-#include "ptx/vector8.cuh"
 
 namespace fa2 {
 
@@ -92,13 +91,6 @@ FA2_DEVICE ptx::Vector8 load_four(const u16* from) {
   return {element[0] | element[1] << 16, element[2] | element[3] << 16};
 }
 
-template <class Config>
-FA2_DEVICE void store_four(u16* to, const ptx::Vector8& four) {
-  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v2(to, four);
-  FA2_UNROLL
-  for (int i = 0; i < 4; ++i) ptx::st_global_u16(to + i, static_cast<u16>(four.word[i / 2] >> (i % 2 * 16)));
-}
-
 /// Loads four cosines or sines from `place` on.
 template <class Config>
 FA2_DEVICE void load_angles(const RotaryTables& tables, const void* table, i64 place, float (&value)[4]) {
@@ -124,46 +116,48 @@ FA2_DEVICE ptx::Pair turned(float x, float y, float cos, float sin) {
 
 /// Rotates four pairs of columns: pairs 4 * piece to 4 * piece + 3. `interleaved` says which columns form a
 /// pair.
-template <class Config>
-FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, const u16* from, u16* to) {
+template <class Config, class Row>
+FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, const u16* from,
+                           const Row& to) {
   using Element = typename Config::Element;
   float cos[4], sin[4];
   load_angles<Config>(tables, tables.cos, position * tables.stride + 4 * piece, cos);
   load_angles<Config>(tables, tables.sin, position * tables.stride + 4 * piece, sin);
   if (tables.interleaved != 0) {
-    ptx::Vector16 chunk = load_chunk<Config>(from + 8 * piece);
+    const ptx::Vector16 chunk = load_chunk<Config>(from + 8 * piece);
+    float now[8];
     FA2_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const ptx::Pair pair = ptx::cvt_f32_x2<Element>(chunk.word[i]);
-      const ptx::Pair now = turned(pair.low, pair.high, cos[i], sin[i]);
-      chunk.word[i] = ptx::cvt_rn_x2<Element>(now.low, now.high);
+      const ptx::Pair before = ptx::cvt_f32_x2<Element>(chunk.word[i]);
+      const ptx::Pair pair = turned(before.low, before.high, cos[i], sin[i]);
+      now[2 * i] = pair.low, now[2 * i + 1] = pair.high;
     }
-    return store_chunk<Config>(to + 8 * piece, chunk);
+    return to.store(8 * piece, now);
   }
   const int near = 4 * piece, far = near + tables.dim / 2;
-  ptx::Vector8 x = load_four<Config>(from + near), y = load_four<Config>(from + far);
+  const ptx::Vector8 x = load_four<Config>(from + near), y = load_four<Config>(from + far);
+  float near_now[4], far_now[4];
   FA2_UNROLL
   for (int i = 0; i < 2; ++i) {
     const ptx::Pair xs = ptx::cvt_f32_x2<Element>(x.word[i]), ys = ptx::cvt_f32_x2<Element>(y.word[i]);
     const ptx::Pair first = turned(xs.low, ys.low, cos[2 * i], sin[2 * i]);
     const ptx::Pair second = turned(xs.high, ys.high, cos[2 * i + 1], sin[2 * i + 1]);
-    x.word[i] = ptx::cvt_rn_x2<Element>(first.low, second.low);
-    y.word[i] = ptx::cvt_rn_x2<Element>(first.high, second.high);
+    near_now[2 * i] = first.low, near_now[2 * i + 1] = second.low;
+    far_now[2 * i] = first.high, far_now[2 * i + 1] = second.high;
   }
-  store_four<Config>(to + near, x);
-  store_four<Config>(to + far, y);
+  to.store(near, near_now);
+  to.store(far, far_now);
 }
 
-/// Copies or rotates eight columns of a row.
-template <class Config>
+/// Copies or rotates eight columns of the token's row.
+template <class Config, class Row>
 FA2_DEVICE void move_columns(const AppendParams& params, const MovedRows& rows, const Token& token,
-                             const Slot& slot, int chunk, bool turns, i64 position) {
+                             const Row& to, int chunk, bool turns, i64 position) {
   const u16* const from =
       static_cast<const u16*>(rows.from) + place_of(rows.from_strides, token.entry, token.head, token.row);
-  u16* const to = static_cast<u16*>(rows.to) + place_of(rows.to_strides, slot.entry, token.head, slot.row);
   if (turns && chunk * 8 < params.rotary.dim)
     return turn_piece<Config>(params.rotary, position, chunk, from, to);
-  store_chunk<Config>(to + chunk * 8, load_chunk<Config>(from + chunk * 8));
+  to.copy(chunk * 8, load_chunk<Config>(from + chunk * 8));
 }
 
 /// Appends eight columns of a row. A row whose rotary position does not exist is left out, of V as of K.
@@ -175,18 +169,29 @@ FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, in
   i64 position = 0;
   if (!find_token(params.new_rows, index, token) || !find_slot(params.cache, token, slot)) return;
   if (params.rotary.dim > 0 && !find_position(params.rotary, token.sequence, token.number, position)) return;
-  move_columns<Config>(params, rows, token, slot, chunk, turns, position);
+  const i64 place = place_of(rows.to_strides, slot.entry, token.head, slot.row);
+  if constexpr (are_bytes<Config>) {
+    const ByteRow<Config> to{static_cast<unsigned char*>(rows.to) + place,
+                             factor_of(rows.factors, token.sequence, token.head)};
+    move_columns<Config>(params, rows, token, to, chunk, turns, position);
+  } else {
+    const ElementRow<Config> to{static_cast<u16*>(rows.to) + place};
+    move_columns<Config>(params, rows, token, to, chunk, turns, position);
+  }
 }
 
-template <class Config>
 /// Rotates eight columns of a row of Q.
+template <class Config>
 FA2_DEVICE void turn_query(const AppendParams& params, int index, int chunk) {
   Token token;
   i64 position = 0;
   if (!find_token(params.queries, index, token)) return;
   const int number = params.causal_positions != 0 ? token.number : 0;
   if (!find_position(params.rotary, token.sequence, number, position)) return;
-  move_columns<Config>(params, params.q, token, Slot{token.entry, token.row}, chunk, true, position);
+  const MovedRows& rows = params.q;
+  const ElementRow<Config> to{static_cast<u16*>(rows.to) +
+                              place_of(rows.to_strides, token.entry, token.head, token.row)};
+  move_columns<Config>(params, rows, token, to, chunk, true, position);
 }
 
 /// Runs one thread: eight columns of a row of K, V or Q.

@@ -20,6 +20,7 @@ struct MovedRows {
   void* to;
   Strides from_strides;
   Strides to_strides;
+  HeadFactors factors;  ///< of 8-bit rows, which are divided by them
 };
 
 /// Cosines and sines of rotary angles.

@@ -125,6 +125,13 @@ TEST_CASE("c tensors: the values read from the tensors of append and merge") {
   CHECK(p.heads_q == 4);
   CHECK(p.seqlen_q == 3);
   CHECK(dense.append_args.table_stride == 8);
+  CHECK(p.kv_type == FA2_KV_SAME);
+  for (const int cache : {FA2_APPEND_K_CACHE, FA2_APPEND_V_CACHE}) dense[cache].dtype = FA2_FLOAT8_E4M3FN;
+  dense.give(FA2_APPEND_K_DESCALE, FA2_FLOAT32, {2, 2});
+  REQUIRE(dense.bind() == FA2_OK);
+  CHECK(p.kv_type == FA2_KV_E4M3);
+  CHECK(dense.append_args.k_descale.data == dense[FA2_APPEND_K_DESCALE].data);
+  CHECK(dense.append_args.v_descale.data == nullptr);
   DescribedCall packed = packed_append();
   REQUIRE(packed.bind() == FA2_OK);
   CHECK(packed.append_problem.page_size == 3);

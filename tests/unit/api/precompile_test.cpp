@@ -322,8 +322,9 @@ namespace {
 
 /// Returns the key of append()'s kernel for tensors that lie `shift` elements after a multiple of 16 bytes.
 std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
-  const auto at = [&](std::uintptr_t number) {
-    return reinterpret_cast<void*>((number << 20) + shift * size_of(problem.dtype));
+  const auto at = [&](std::uintptr_t number, bool is_cache = false) {
+    const bool shifts = !is_cache || problem.kv_type == KvType::same;
+    return reinterpret_cast<void*>((number << 20) + (shifts ? shift * size_of(problem.dtype) : 0));
   };
   const auto contiguous = [](std::int64_t rows, std::int64_t dim) {
     return TensorStrides{rows * dim, rows * dim, dim};
@@ -332,8 +333,8 @@ std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
   AppendArgs args;
   args.k_new = at(1), args.k_new_strides = contiguous(1, problem.head_dim);
   args.v_new = at(2), args.v_new_strides = contiguous(1, value_dim);
-  args.k_cache = at(3), args.k_cache_strides = contiguous(64, problem.head_dim);
-  args.v_cache = at(4), args.v_cache_strides = contiguous(64, value_dim);
+  args.k_cache = at(3, true), args.k_cache_strides = contiguous(64, problem.head_dim);
+  args.v_cache = at(4, true), args.v_cache_strides = contiguous(64, value_dim);
   if (problem.rotary_dim > 0) args.cos = at(5), args.sin = at(6), args.table_stride = problem.rotary_dim / 2;
   if (problem.heads_q > 0)
     args.q = args.q_out = at(7), args.q_strides = args.q_out_strides = args.k_new_strides;
@@ -363,22 +364,23 @@ std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, Ker
 TEST_CASE(
     "append() and merge() are precompiled on request: a kernel for each dtype, head dims and alignment") {
   Setup setup;
-  AttentionProblem varied = problem_of(64, 128), narrow = problem_of(128, 128);
+  AttentionProblem varied = problem_of(64, 128), narrow = problem_of(128, 128), bytes = problem_of(64, 128);
   varied.softcap = varied.varlen = true;
   narrow.head_dim_v = 64;
-  const std::vector<AttentionProblem> problems = {problem_of(64, 128), varied, narrow};
+  bytes.kv_type = KvType::e4m3;
+  const std::vector<AttentionProblem> problems = {problem_of(64, 128), varied, narrow, bytes};
   setup.options.plans = {{}, {RowAlignment::element}, {RowAlignment::bytes16_any_order}};
   const auto without = setup.run(problems, {"sm_80"});
   CHECK(keys_of(without, KernelId::append).empty());
   CHECK(keys_of(without, KernelId::merge).empty());
   setup.options.append = setup.options.merge = true;
   const auto kernels = setup.run(problems, {"sm_80"});
-  CHECK(kernels.size() == without.size() + 6);
+  CHECK(kernels.size() == without.size() + 8);
 
   std::set<std::string> appends, merges;
   for (const std::uintptr_t shift : {0, 1}) {
-    for (AppendProblem p :
-         {AppendProblem{.head_dim = 64}, AppendProblem{.head_dim = 128, .head_dim_v = 64}}) {
+    for (AppendProblem p : {AppendProblem{.head_dim = 64}, AppendProblem{.head_dim = 128, .head_dim_v = 64},
+                            AppendProblem{.head_dim = 64, .kv_type = KvType::e4m3}}) {
       p.cache_rows = p.page_size = 64, p.max_pages = 1;
       appends.insert(append_key(p, shift));
       p.rotary_dim = 16, p.table_rows = 64, p.heads_q = 4, p.page_size = 0;
@@ -393,6 +395,6 @@ TEST_CASE(
   }
   CHECK(keys_of(kernels, KernelId::append) == appends);
   CHECK(keys_of(kernels, KernelId::merge) == merges);
-  CHECK(appends.size() == 4);
+  CHECK(appends.size() == 6);
   CHECK(merges.size() == 2);
 }

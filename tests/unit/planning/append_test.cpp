@@ -278,3 +278,45 @@ TEST_CASE("append: the borders and pages that its tables may hold") {
   CHECK(unsound(p, {.seqlens = {3, 11}, .page_table = {{0, 1}, {-1, 99, 5}}}) ==
         "seqlens[1] = 11, must be at most 10: 2 rows are new, and the cache has 12 of a sequence");
 }
+
+TEST_CASE("append: a cache of 8 bits, and the factors of its rows") {
+  Tensors it;
+  float of_keys[4]{}, of_values[4]{};
+  it.args.k_descale = of_keys, it.args.v_descale = of_values;
+  it.args.k_descale_strides = {2, 1, 0};
+  CHECK(it.broken() ==
+        "k_descale = given, must be null, or the problem's kv_type e4m3; v_descale = given, must be null, or "
+        "the problem's kv_type e4m3");
+  it.problem.kv_type = KvType::e4m3;
+  CHECK(it.broken() == "");
+  it.args.v_descale_strides = {0, 0, 0};
+  CHECK(it.broken() == "");
+  it.args.k_descale = reinterpret_cast<const float*>(it.k_cache);
+  CHECK(it.broken().find("k_cache = ") == 0);
+  CHECK(it.broken().find("must not overlap k_descale") != std::string::npos);
+  it.args.k_descale = it.args.v_descale = nullptr;
+  CHECK(it.broken() == "");
+  it.args.k_cache = reinterpret_cast<char*>(it.k_cache) + 8;
+  it.args.v_cache_strides.row = 24;
+  const std::string text = it.broken();
+  CHECK(text.find("must be a multiple of 16 bytes: rows of 8-bit elements") != std::string::npos);
+  CHECK(text.find("v_cache_strides.row = 24, must be a multiple of 16 elements: rows of 8-bit elements") !=
+        std::string::npos);
+  it.problem.head_dim = 24, it.problem.rotary_dim = 16;
+  CHECK(text_of(violations_of(it.problem)) == "head_dim = 24, must be a multiple of 16 with kv_type e4m3");
+}
+
+TEST_CASE("append: a cache of 8 bits has a kernel of its own, whose sources may be aligned to one element") {
+  Tensors it;
+  const auto kernel = [&] { return append_kernel_of(it.problem, operands_of(it.problem, it.args)).problem; };
+  CHECK(kernel().kv_type == KvType::same);
+  it.problem.kv_type = KvType::e4m3;
+  float factor = 1;
+  it.args.k_descale = it.args.v_descale = &factor;
+  it.args.k_descale_strides = {1, 1, 1};
+  CHECK(kernel().kv_type == KvType::e4m3);
+  CHECK(it.alignment() == RowAlignment::bytes16);
+  it.args.k_new = it.k + 1;
+  CHECK(it.alignment() == RowAlignment::element);
+  CHECK(it.broken() == "");
+}

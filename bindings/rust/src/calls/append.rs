@@ -15,6 +15,10 @@ pub struct Append<'a> {
     /// values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries,
     /// cache_rows, heads_kv, head_dim_v); or float8_e4m3fn
     pub v_cache: TensorMut<'a>,
+    /// factors of the cache's 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub k_descale: Option<Tensor<'a>>,
+    /// factors of the cache's 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type
+    pub v_descale: Option<Tensor<'a>>,
     /// rows that each sequence has in the cache before the call; (batch); int32
     pub cache_seqlens: Tensor<'a>,
     /// the entry of each sequence; null: entry b for sequence b; (batch); int32; optional; not with
@@ -58,6 +62,8 @@ impl<'a> Append<'a> {
             v,
             k_cache,
             v_cache,
+            k_descale: None,
+            v_descale: None,
             cache_seqlens,
             cache_batch_idx: None,
             page_table: None,
@@ -74,12 +80,14 @@ impl<'a> Append<'a> {
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 14] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 16] {
         [
             self.k.raw(),
             self.v.raw(),
             self.k_cache.raw(),
             self.v_cache.raw(),
+            self.k_descale.raw(),
+            self.v_descale.raw(),
             self.cache_seqlens.raw(),
             self.cache_batch_idx.raw(),
             self.page_table.raw(),

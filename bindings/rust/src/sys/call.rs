@@ -232,6 +232,10 @@ c_struct! {
         /// values of the cache; (cache_entries, page_size, heads_kv, head_dim_v) if page_table |
         /// (cache_entries, cache_rows, heads_kv, head_dim_v); or float8_e4m3fn
         pub v_cache: fa2_tensor = fa2_tensor::default(),
+        /// factors of the cache's 8-bit keys; absent: 1; (batch, heads_kv); float32; optional with kv_type
+        pub k_descale: fa2_tensor = fa2_tensor::default(),
+        /// factors of the cache's 8-bit values; absent: 1; (batch, heads_kv); float32; optional with kv_type
+        pub v_descale: fa2_tensor = fa2_tensor::default(),
         /// rows that each sequence has in the cache before the call; (batch); int32
         pub seqlens: *const i32 = null(),
         /// the entry of each sequence; null: entry b for sequence b; (batch); int32; optional
@@ -355,17 +359,19 @@ constants! { CALL_CONSTANTS:
     FA2_APPEND_V = 1,
     FA2_APPEND_K_CACHE = 2,
     FA2_APPEND_V_CACHE = 3,
-    FA2_APPEND_CACHE_SEQLENS = 4,
-    FA2_APPEND_CACHE_BATCH_IDX = 5,
-    FA2_APPEND_PAGE_TABLE = 6,
-    FA2_APPEND_CU_SEQLENS_NEW = 7,
-    FA2_APPEND_CU_SEQLENS_Q = 8,
-    FA2_APPEND_ROTARY_COS = 9,
-    FA2_APPEND_ROTARY_SIN = 10,
-    FA2_APPEND_ROTARY_SEQLENS = 11,
-    FA2_APPEND_Q = 12,
-    FA2_APPEND_Q_OUT = 13,
-    FA2_APPEND_TENSORS = 14,
+    FA2_APPEND_K_DESCALE = 4,
+    FA2_APPEND_V_DESCALE = 5,
+    FA2_APPEND_CACHE_SEQLENS = 6,
+    FA2_APPEND_CACHE_BATCH_IDX = 7,
+    FA2_APPEND_PAGE_TABLE = 8,
+    FA2_APPEND_CU_SEQLENS_NEW = 9,
+    FA2_APPEND_CU_SEQLENS_Q = 10,
+    FA2_APPEND_ROTARY_COS = 11,
+    FA2_APPEND_ROTARY_SIN = 12,
+    FA2_APPEND_ROTARY_SEQLENS = 13,
+    FA2_APPEND_Q = 14,
+    FA2_APPEND_Q_OUT = 15,
+    FA2_APPEND_TENSORS = 16,
     FA2_MERGE_OUT_PARTS = 0,
     FA2_MERGE_LSE_PARTS = 1,
     FA2_MERGE_OUT = 2,

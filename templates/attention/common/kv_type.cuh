@@ -1,0 +1,21 @@
+// Whether keys and values have 8 bits, and the factors of such ones.
+#pragma once
+
+#include "attention/common/params.cuh"
+#include "ptx/memory.cuh"
+
+namespace fa2 {
+
+/// Whether K and V are e4m3.
+template <class Config>
+constexpr bool are_bytes = Config::kv_type == 1;
+/// Whether they have factors.
+template <class Config>
+constexpr bool have_factors = Config::kv_type != 0;
+
+FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
+  if (factors.data == nullptr) return 1.0f;
+  return ptx::ld_global_f32(factors.data + batch * factors.batch_stride + head * factors.head_stride);
+}
+
+}  // namespace fa2
