@@ -150,7 +150,7 @@ void Binding::check_element(std::size_t row) {
   const std::int16_t like = described.like;
   if (like >= 0 && is_given(static_cast<std::size_t>(like))) {
     const std::int32_t wanted = tensor(static_cast<std::size_t>(like)).dtype;
-    if (dtype != wanted)
+    if (dtype != wanted && takes(table_.tensors[static_cast<std::size_t>(like)], wanted))
       add(row, "dtype", std::string(dtype_word(dtype)),
           fmt::format("must be {}, as {}", dtype_word(wanted),
                       table_.tensors[static_cast<std::size_t>(like)].name()));

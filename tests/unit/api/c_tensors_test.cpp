@@ -236,6 +236,12 @@ TEST_CASE("c tensors: a message lists all that is wrong, with both shapes and th
                       }),
             "k.shape = (7, 16), must be (total_k, heads_kv, head_dim) if cu_seqlens_k, else (page_count, "
             "page_size, heads_kv, head_dim) if page_table, else (batch, seqlen_k, heads_kv, head_dim)"));
+  const std::string wrong_keys =
+      complaint(dense_attention(), [](DescribedCall& call) { call[FA2_K].dtype = FA2_UINT8; });
+  CHECK(has(wrong_keys, "k.dtype = uint8, must be float16, bfloat16 or float8_e4m3fn"));
+  CHECK(has(wrong_keys, "1 rule broken"));  // values need not be like keys of a type that is refused
+  CHECK(has(complaint(dense_attention(), [](DescribedCall& call) { call[FA2_K].dtype = FA2_FLOAT8_E4M3FN; }),
+            "must be float8_e4m3fn, as k"));
   CHECK(has(complaint(dense_attention(), [](DescribedCall& call) { call[FA2_K].ndim = 6; }),
             "k.shape = 6 dimensions, must be"));
 }
