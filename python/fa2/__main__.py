@@ -46,6 +46,7 @@ def _add_precompile(verb: argparse.ArgumentParser) -> None:
     for name in _VARIANTS:
         _choice(verb, name, "no", f"kernels with {name.replace('-', ' ')}, without, both; alone: with")
     verb.add_argument("--page-size", type=int, default=0, metavar="N", help="rows of a page of k and v; 0: no pages")
+    _problem_options.add_kv_type(verb)
     for name, meaning in {"backward": "of gradients", "append": "of append()", "merge": "of merge()"}.items():
         verb.add_argument(f"--{name}", action="store_true", help=f"also the kernels {meaning}")
     verb.add_argument("--out", help="directory to fill or pack to write (.fa2pack), for FA2_CACHE_PATH; the user's own cache without it")
@@ -94,6 +95,7 @@ def _precompile(args: argparse.Namespace) -> Any:
         causal=_WORDS[args.causal],
         window=variants.pop("window_left"),
         page_size=args.page_size,
+        kv_type=args.kv_type,
         backward=args.backward,
         append=args.append,
         merge=args.merge,

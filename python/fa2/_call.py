@@ -61,6 +61,9 @@ DIFFERENTIABLE = (
 )
 DIFFERENTIABLE_INDICES = tuple(Options._fields.index(name) for name in DIFFERENTIABLE)
 
+#: A problem's element types of keys and values.
+KV_TYPES = {"same": 0, "e4m3": 1}
+
 #: A problem's flags, with their meaning.
 FLAGS = {
     # written: problem flags

@@ -10,7 +10,7 @@ from . import _core
 from ._cache import append
 from ._call import CU_SEQLENS_Q, Options, replaced
 from ._flash_call import attend, with_scale
-from ._padding import pad_head_dim
+from ._padding import multiple_of, pad_head_dim
 from ._torch_run import contiguous
 
 
@@ -79,6 +79,8 @@ def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...
         rotary_seqlens=None if cos is None else positions,
         causal_positions=bool(found.mask) or found.window_left >= 0 or found.window_right >= 0,
         cu_seqlens_q=None if cos is None else found.cu_seqlens_q,
+        k_descale=found.k_descale,
+        v_descale=found.v_descale,
         **places,
     )
     return q if turned is None else turned
@@ -105,17 +107,19 @@ def attend_cache(
 
     rotary: cos, sin, interleaved, positions.
 
-    Head dims that are not multiples of 8 run on padded copies of the cache, which are written back if k is appended.
+    Head dims that are not multiples of 8, or of 16 with an 8-bit cache, run on padded copies of the cache, which are
+    written back if k is appended.
     An entry of batch_idx is treated as a page as long as the cache. leftpad: treated as pages of one row.
     """
     _check(k_cache, v_cache, k, v, lengths, rotary[0], rotary[1])
     head_dim, head_dim_v = k_cache.shape[-1], v_cache.shape[-1]
     originals = k_cache, v_cache
-    is_padded = head_dim % 8 != 0 or head_dim_v % 8 != 0
+    multiple = multiple_of(k_cache)
+    is_padded = head_dim % multiple != 0 or head_dim_v % multiple != 0
     if is_padded:
         options = with_scale(options, head_dim)
-        q, k_cache, v_cache = pad_head_dim(q), pad_head_dim(k_cache), pad_head_dim(v_cache)
-        k, v = (None if x is None else pad_head_dim(x) for x in (k, v))
+        q, k_cache, v_cache = (pad_head_dim(x, multiple) for x in (q, k_cache, v_cache))
+        k, v = (None if x is None else pad_head_dim(x, multiple) for x in (k, v))
     if page_table is not None and batch_idx is not None:
         page_table, batch_idx = page_table.index_select(0, batch_idx), None
     if k is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import _torch
 from ._call import SOFTMAX_SCALE, replaced
-from ._padding import pad_head_dim
+from ._padding import multiple_of, pad_head_dim
 
 
 def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
@@ -79,9 +79,10 @@ def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
 def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
     """Returns fa2.attention() for any head dims: out, or (out, lse) if return_lse."""
     head_dim, head_dim_v = q.size(-1), v.size(-1)
-    if head_dim % 8 == 0 and head_dim_v % 8 == 0:
+    is_whole = head_dim % 16 == 0 and head_dim_v % 16 == 0  # with any keys
+    if is_whole or (head_dim % (multiple := multiple_of(k)) == 0 and head_dim_v % multiple == 0):
         return _torch.attend(q, k, v, None, return_lse, deterministic, False, options)
-    q, k, v = (pad_head_dim(x) for x in (q, k, v))
+    q, k, v = (pad_head_dim(x, multiple) for x in (q, k, v))
     result = _torch.attend(
         q, k, v, None, return_lse, deterministic, False, with_scale(options, head_dim)
     )

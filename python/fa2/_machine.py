@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core, _hooks
-from ._call import FLAGS, MASKS
-from ._types import Causal, Dtype
+from ._call import FLAGS, KV_TYPES, MASKS
+from ._types import Causal, Dtype, KvType
 
 _DTYPES = {"float16": 0, "bfloat16": 1}
 
@@ -66,6 +66,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
     **dict.fromkeys(("window", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
     "page_size": (_is_integer, "must be an integer: 0 for no pages"),
+    "kv_type": (lambda x: isinstance(x, str) and x in KV_TYPES, 'must be "same" or "e4m3"'),
     "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
 }
 
@@ -86,6 +87,7 @@ def precompile(
     batch_invariant: bool | Iterable[bool] = False,
     # end of flag parameters
     page_size: int = 0,
+    kv_type: KvType = "same",
     backward: bool = False,
     append: bool = False,
     merge: bool = False,
@@ -96,7 +98,8 @@ def precompile(
     """Compiles the kernels that attention() runs with these head dims and variants, for all sizes. Returns a dict per kernel.
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
-    variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. out: the directory
+    variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. kv_type: the element
+    type of keys and values, "same" for that of q, "e4m3" for float8_e4m3fn, which has no backward. out: the directory
     to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called
     with how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
     """
@@ -115,6 +118,7 @@ def precompile(
             "seqlen_k": 1024,
             "page_size": page_size,
             "page_count": 1 if page_size else 0,
+            "kv_type": KV_TYPES[kv_type],
             **{name: int(wanted) for name, wanted in zip(fields, combination)},
         }
         for dtype, mask, head_dim in itertools.product(lists["dtypes"], lists["causal"], lists["head_dims"])

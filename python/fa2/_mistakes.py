@@ -148,6 +148,8 @@ def _named(text: str, arguments: Mapping[str, Any]) -> list[str]:
     for line in _lines_of(text):
         name, dot, rest = line.partition(".")
         value = arguments.get(name)
+        if value is None and (value := arguments.get(f"{name}_cache")) is not None:
+            line = f"{name}_cache{line.removeprefix(name)}"
         if value is None and dot and name.isidentifier():
             continue
         for attribute, vague in (("device", "neither CUDA nor the CPU"), ("dtype", "another one")):
@@ -162,10 +164,31 @@ def _hints(text: str, arguments: Mapping[str, Any]) -> list[str]:
     hints = []
     if "must be a multiple of 8" in text and "head_dim" in text:
         hints.append("head_dim: fa2.pad_head_dim() fills up q, k and v with zeros")
+    if "must be a multiple of 16 with kv_type" in text:
+        hints.append("head_dim: fa2.pad_head_dim(x, 16) fills up q, k and v with zeros")
+    if "must be null, or the problem's kv_type" in text:
+        hints.append("k_descale, v_descale: leave them out, or pass k and v as float8_e4m3fn, whose factors they are")
+    hints += _hints_of_8_bits(text, arguments)
     if "dtype = float32" in text and "autocast" in arguments:
         hints.append("float32 tensors: cast them, or pass autocast=True under torch.autocast")
     if arguments.get("layout") == "bshd" and _looks_transposed(arguments):
         hints.append('q, k and v look like (batch, heads, seqlen, head_dim): pass layout="bhsd"')
+    return hints
+
+
+def _hints_of_8_bits(text: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Returns advice on element types of 8 bits in places where the library takes none, or another."""
+    hints = []
+    if "q.dtype = float8_e4m3fn" in text:
+        hints.append("q: 8 bits are for k and v alone: pass q as float16 or bfloat16")
+    tensors = [arguments[name] for name in ("k", "v", "k_cache", "v_cache") if arguments.get(name) is not None]
+    kinds = {str(getattr(x, "dtype", "")).removeprefix("torch.") for x in tensors}
+    if "uint8" in kinds:
+        library = "torch" if _hooks.torch_of(tensors[0]) is not None else "ml_dtypes"
+        hints.append(f"uint8: view bytes of float8_e4m3fn as that dtype: pass x.view({library}.float8_e4m3fn)")
+    for kind in sorted(kinds):
+        if kind.startswith("float8") and kind != "float8_e4m3fn":
+            hints.append(f"{kind}: its bytes mean other numbers than those of float8_e4m3fn: convert them, do not view them")
     return hints
 
 

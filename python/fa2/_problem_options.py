@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from . import _core
-from ._call import FLAGS, HEAD_NUMBERS
+from ._call import FLAGS, HEAD_NUMBERS, KV_TYPES
 
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "float16": "float16", "bfloat16": "bfloat16"}
 _MASKS: dict[str, bool | str] = {"none": False, "causal_bottom_right": True, "causal_top_left": "top_left"}
@@ -24,6 +24,11 @@ def device_of(text: str) -> str:
     if not re.fullmatch(r"auto|interpreter|cuda:\d+", text):
         raise argparse.ArgumentTypeError(f"device = {text}, must be auto, interpreter or cuda:N")
     return text
+
+
+def add_kv_type(verb: argparse.ArgumentParser) -> None:
+    meaning = "element type of k and v: that of q, or float8_e4m3fn"
+    verb.add_argument("--kv-type", choices=tuple(KV_TYPES), default="same", help=meaning)
 
 
 def add_to(verb: argparse.ArgumentParser) -> None:
@@ -43,6 +48,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
     }
     for name, (default, meaning) in numbers.items():
         verb.add_argument(f"--{name}", type=int, default=default, metavar="N", help=meaning)
+    add_kv_type(verb)
     masks = verb.add_mutually_exclusive_group()
     masks.add_argument("--causal", action="store_true", help="causal mask, bottom-right aligned")
     masks.add_argument("--mask", choices=tuple(_MASKS), default="none", help="any mask by name")
@@ -73,13 +79,14 @@ class _Arrays:
 
     @staticmethod
     def _numpy_dtype(name: str) -> Any:
-        if name != "bfloat16":
+        if name not in ("bfloat16", "float8_e4m3fn"):
             return name
         try:
             import ml_dtypes
         except ImportError as error:
-            raise _core.Unavailable("--dtype = bf16, must be f16 without PyTorch and ml_dtypes") from error
-        return ml_dtypes.bfloat16
+            wrong = "--dtype = bf16, must be f16" if name == "bfloat16" else "--kv-type = e4m3, must be same"
+            raise _core.Unavailable(f"{wrong} without PyTorch and ml_dtypes") from error
+        return getattr(ml_dtypes, name)
 
     def zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
         return self._zeros(shape, dtype)
@@ -103,7 +110,8 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     if args.page_size > 0:
         pages = -(-seqlen_k // args.page_size)
         options["page_table"], rows_k = arrays.zeros((args.batch, pages), "int32"), (args.batch * pages, args.page_size)
+    kv_dtype = args.dtype if args.kv_type == "same" else "float8_e4m3fn"
     q = arrays.zeros((args.batch, seqlen_q, args.heads, args.head_dim), args.dtype)
-    k = arrays.zeros((*rows_k, heads_kv, args.head_dim), args.dtype)
-    v = arrays.zeros((*rows_k, heads_kv, args.head_dim_v or args.head_dim), args.dtype)
+    k = arrays.zeros((*rows_k, heads_kv, args.head_dim), kv_dtype)
+    v = arrays.zeros((*rows_k, heads_kv, args.head_dim_v or args.head_dim), kv_dtype)
     return (q, k, v), options

@@ -38,6 +38,22 @@ def _move(function: types.FunctionType, scope: dict[str, Any]) -> types.Function
     return moved
 
 
+def descales(q: Any, k: Any, k_descale: Any, v_descale: Any, batch: int) -> dict[str, Any]:
+    """Returns attention()'s factors of 8-bit keys and values: none for those of q's dtype, for which engines pass factors too.
+
+    k_descale, v_descale: None, or float32 (batch, heads_kv), in which 1 stands for any batch and heads.
+    """
+    if k.dtype == q.dtype:
+        return {}
+    shape = batch, k.shape[-2]
+
+    def whole(x: Any) -> Any:
+        fits = x is not None and all(n in (1, wanted) for n, wanted in zip(x.shape, shape))
+        return x.expand(shape) if fits else x
+
+    return {"k_descale": whole(k_descale), "v_descale": whole(v_descale)}
+
+
 def refuse(what: str, **arguments: Any) -> None:
     """Raises NotImplementedError if one of `arguments` is neither None nor False."""
     given = [name for name, value in arguments.items() if value is not None and value is not False]

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from . import _core, _hooks, _torch_ops
 from ._call import DIFFERENTIABLE_INDICES, DROPOUT_P, SINKS, Options
-from ._torch_run import run_backward, run_forward
+from ._torch_run import no_gradients, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _count_modes = torch._C._len_torch_dispatch_stack
@@ -91,6 +91,10 @@ def attend(
     compiling = torch.compiler.is_compiling()
     differentiable = [q, k, v, *[options[index] for index in DIFFERENTIABLE_INDICES]]
     differentiates = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in differentiable])
+    if differentiates and k.dtype != q.dtype:
+        if not compiling and is_plain(q, k, v):
+            _core.check(q, k, v, None, options)  # raises unless k and v have 8 bits
+        raise no_gradients(k)
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"

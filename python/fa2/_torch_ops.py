@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ._call import DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, Options
-from ._torch_run import gradients, new_lse, new_out, run_backward, run_forward
+from ._torch_run import gradients, new_lse, new_out, no_gradients, run_backward, run_forward
 
 _OPTIONS = (
     # written: option schema
@@ -74,6 +74,8 @@ def _fake_backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
     q, k, v, *rest = inputs
+    if k.dtype != q.dtype:
+        raise no_gradients(k)
     ctx.deterministic = rest.pop()
     options = Options(*rest)
     ctx.numbers = options[:FIRST_TENSOR]

@@ -30,6 +30,14 @@ def run_forward(
     return made if with_lse else (made, None)
 
 
+def no_gradients(k: Any) -> _core.InvalidRequest:
+    """Returns the error for gradients with keys and values whose dtype is not that of q."""
+    return _core.InvalidRequest(
+        f"requires_grad = True, must be False of q, k, v and sinks with k and v of {k.dtype}, which have no gradients: "
+        "call under torch.no_grad(), or pass k and v in q's dtype"
+    )
+
+
 def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, ...]:
     """Returns memory for the gradients of q, k, v and DIFFERENTIABLE options; None for each that is not wanted."""
     zero_q = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)

@@ -21,6 +21,7 @@ Tensor = TypeVar("Tensor", bound=_Tensor)
 Causal = Union[bool, Literal["bottom_right", "top_left"]]
 Layout = Literal["bshd", "bhsd"]
 Dtype = Literal["float16", "bfloat16"]
+KvType = Literal["same", "e4m3"]
 
 
 class CallOptions(TypedDict, total=False):

@@ -1,8 +1,11 @@
 """FlashAttention-3's functions on fa2: `from fa2.flash_attn_3_interface import flash_attn_func`.
 
 Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. qv,
-q_descale, k_descale, v_descale and attention_chunk raise NotImplementedError unless they are neutral. num_splits,
-pack_gqa, sm_margin and scheduler_metadata are accepted and ignored, because fa2 decides them itself.
+q_descale and attention_chunk raise NotImplementedError unless they are neutral. num_splits, pack_gqa, sm_margin and
+scheduler_metadata are accepted and ignored, because fa2 decides them itself.
+k and v, or k_cache and v_cache, may be float8_e4m3fn, without gradients and with head dims that are padded to multiples
+of 16. q, new k and v, and the output have 16 bits. k_descale, v_descale: float32 (batch, heads_kv), of any strides; a
+key is k * k_descale, a value v * v_descale, and new ones are divided by them. They are an error with k and v of 16 bits.
 fa2.flash_attn_interface explains causal, window_size, softcap, softmax_scale and deterministic. softmax_lse is
 float32 (batch, heads, seqlen_q), or (heads, total_q) of packed sequences. s_aux: (heads), a logit that joins each
 row's softmax without a value.
@@ -31,13 +34,13 @@ __all__ = [
 ]
 
 
-def _expect_neutral(attention_chunk: int, qv: Any, *descales: Any) -> None:
-    if not attention_chunk and qv is None and descales == (None, None, None):
+def _expect_neutral(attention_chunk: int, qv: Any, q_descale: Any) -> None:
+    if not attention_chunk and qv is None and q_descale is None:
         return
-    given = zip(("q_descale", "k_descale", "v_descale"), descales)
-    found = [name for name, value in (("qv", qv), *given) if value is not None]
+    found = [name for name, value in (("qv", qv), ("q_descale", q_descale)) if value is not None]
     found += ["attention_chunk"] if attention_chunk else []
-    raise NotImplementedError(f"{', '.join(found)} = given, must be left out on fa2")
+    why = "" if q_descale is None else ": queries have 16 bits; k and v alone may have 8, with k_descale and v_descale"
+    raise NotImplementedError(f"{', '.join(found)} = given, must be left out on fa2{why}")
 
 
 @_mistakes.explained
@@ -60,9 +63,10 @@ def flash_attn_qkvpacked_func(
 
     Returns out (batch, seqlen, heads, head_dim), or (out, softmax_lse) if return_attn_probs.
     """
-    _expect_neutral(attention_chunk, None, q_descale, k_descale, v_descale)
+    _expect_neutral(attention_chunk, None, q_descale)
     window = read_window(window_size, qkv.shape[1])
-    options = make_options(causal, window, softmax_scale=softmax_scale, softcap=softcap)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap)
+    options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     if qkv.dim() == 5:
         return attend_packed(None, qkv, options, deterministic, return_attn_probs)
     if num_heads_q is None or (qkv.shape[2] - num_heads_q) % 2 != 0:
@@ -99,9 +103,10 @@ def flash_attn_func(
 
     return_attn_probs: returns (out, softmax_lse).
     """
-    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
+    _expect_neutral(attention_chunk, qv, q_descale)
     window = read_window(window_size, k.size(1))
-    options = make_options(causal, window, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
@@ -136,9 +141,9 @@ def flash_attn_varlen_func(
 
     seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
-    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
+    _expect_neutral(attention_chunk, qv, q_descale)
     numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
-    numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
+    numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, k_descale=k_descale, v_descale=v_descale)
     tables = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
     options = make_options(causal, read_window(window_size, max_seqlen_k), **numbers, **tables)
     return attend(q, k, v, options, deterministic, return_attn_probs)
@@ -201,12 +206,12 @@ def flash_attn_with_kvcache(
     rotary_seqlens: int32 (batch), positions of the first new rows, cache_seqlens if None; ignored without rotary_cos.
     Nothing waits for the GPU. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
     """
-    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
+    _expect_neutral(attention_chunk, qv, q_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     longest = None if cu_seqlens_q is None else max_seqlen_q
     numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
-    numbers.update(max_seqlen_q=longest, cu_seqlens_q=cu_seqlens_q)
+    numbers.update(max_seqlen_q=longest, cu_seqlens_q=cu_seqlens_q, k_descale=k_descale, v_descale=v_descale)
     return attend_cache(
         q,
         k_cache,

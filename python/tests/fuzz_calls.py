@@ -18,6 +18,11 @@ from guarded import Memory, Watch
 
 import fa2
 
+try:
+    from ml_dtypes import float8_e4m3fn
+except ImportError:
+    float8_e4m3fn = None
+
 PAGE = 4
 MEMORIES = [Memory(16) for _ in range(20)]
 #: Rejections that are bugs all the same.
@@ -47,7 +52,7 @@ class Maker:
             outer = list(order[:-1])
             self.draw.shuffle(outer)
             order = (*outer, order[-1])
-        gap = 8 if not plain and len(order) > 1 and self.draw.random() < 0.2 else 0
+        gap = 16 // np.dtype(dtype).itemsize if not plain and len(order) > 1 and self.draw.random() < 0.2 else 0
         return memory.array(tuple(shape), dtype, order, gap, self.draw.getrandbits(32))
 
     def normal(self, *shape: int, dtype: Any = np.float16, plain: bool = False) -> Any:
@@ -76,6 +81,8 @@ def attention(make: Maker) -> Call:
     kind = draw.choice(("dense", "packed", "paged"))
     batch, heads_kv, dim_v = draw.randint(1, 3), draw.choice((1, 2)), draw.choice((8, 16))
     heads = heads_kv * draw.choice((1, 2))
+    has_8_bits = float8_e4m3fn is not None and dim_v == 16 and draw.random() < 0.4
+    kv_dtype = float8_e4m3fn if has_8_bits else np.float16
     queries = [draw.randint(1, 9) for _ in range(batch)]
     keys = [draw.randint(1, 14) for _ in range(batch)]
     if kind == "dense":
@@ -93,22 +100,30 @@ def attention(make: Maker) -> Call:
     if kind == "paged":
         columns = -(-max(keys) // PAGE)
         table = np.random.default_rng(draw.getrandbits(32)).permutation(batch * columns + 2)[: batch * columns]
-        arrays["k"] = make.normal(batch * columns + 2, PAGE, heads_kv, 16)
-        arrays["v"] = make.normal(batch * columns + 2, PAGE, heads_kv, dim_v)
+        arrays["k"] = make.normal(batch * columns + 2, PAGE, heads_kv, 16, dtype=kv_dtype)
+        arrays["v"] = make.normal(batch * columns + 2, PAGE, heads_kv, dim_v, dtype=kv_dtype)
         arrays["page_table"] = make.ints(table.reshape(batch, columns))
         arrays["seqused_k"] = make.ints(keys)
     elif kind == "packed":
-        arrays["k"], arrays["v"] = make.normal(sum(keys), heads_kv, 16), make.normal(sum(keys), heads_kv, dim_v)
+        arrays["k"] = make.normal(sum(keys), heads_kv, 16, dtype=kv_dtype)
+        arrays["v"] = make.normal(sum(keys), heads_kv, dim_v, dtype=kv_dtype)
         arrays["cu_seqlens_k"] = make.ints(borders(keys))
         numbers["max_seqlen_k"] = max(keys)
     else:
-        arrays["k"] = make.normal(batch, keys[0], heads_kv, 16)
-        arrays["v"] = make.normal(batch, keys[0], heads_kv, dim_v)
+        arrays["k"] = make.normal(batch, keys[0], heads_kv, 16, dtype=kv_dtype)
+        arrays["v"] = make.normal(batch, keys[0], heads_kv, dim_v, dtype=kv_dtype)
         if draw.random() < 0.3:
             arrays["sinks"] = make.normal(heads, dtype=np.float32)
     arrays["out"] = make.raw((*arrays["q"].shape[:-1], dim_v))
     if kind == "packed" and draw.random() < 0.3:
         arrays["alibi_slopes"] = make.normal(heads, dtype=np.float32)
+
+    for name in ("k_descale", "v_descale") if has_8_bits else ():
+        if draw.random() < 0.7:
+            arrays[name] = make.normal(batch, heads_kv, dtype=np.float32)
+
+    def factors(name: str, b: int) -> Any:
+        return arrays[f"{name}_descale"][b, :, None].astype(np.float64) if f"{name}_descale" in arrays else 1.0
 
     def sequence(name: str, b: int) -> Any:
         array, lengths = arrays[name], queries if name in ("q", "out") else keys
@@ -124,7 +139,8 @@ def attention(make: Maker) -> Call:
             if name in arrays:
                 options[option] = arrays[name]
         for b in range(batch):
-            wanted, _ = reference.attention(*(sequence(x, b) for x in "qkv"), **options)
+            operands = (sequence(x, b).astype(np.float64) * factors(x, b) for x in "qkv")
+            wanted, _ = reference.attention(*operands, **options)
             close(sequence("out", b), wanted)
 
     return Call(fa2.attention, arrays, numbers, ("out",), check)
@@ -136,11 +152,13 @@ def append(make: Maker) -> Call:
     capacity, paged = 12, draw.random() < 0.4
     begins = [draw.randint(0, capacity - rows) for _ in range(batch)]
     shape = (batch * capacity // PAGE + 1, PAGE) if paged else (batch + 1, capacity)
+    has_8_bits = float8_e4m3fn is not None and dim_v == 16 and draw.random() < 0.4
+    kv_dtype = float8_e4m3fn if has_8_bits else np.float16
     arrays = {
         "k": make.normal(batch, rows, heads, 16),
         "v": make.normal(batch, rows, heads, dim_v),
-        "k_cache": make.normal(*shape, heads, 16),
-        "v_cache": make.normal(*shape, heads, dim_v),
+        "k_cache": make.normal(*shape, heads, 16, dtype=kv_dtype),
+        "v_cache": make.normal(*shape, heads, dim_v, dtype=kv_dtype),
         "cache_seqlens": make.ints(begins),
     }
     if paged:
@@ -148,6 +166,9 @@ def append(make: Maker) -> Call:
         arrays["page_table"] = make.ints(table.reshape(batch, -1))
     elif draw.random() < 0.4:
         arrays["cache_batch_idx"] = make.ints(draw.sample(range(batch + 1), batch))
+    for name in ("k_descale", "v_descale") if has_8_bits else ():
+        if draw.random() < 0.7:
+            arrays[name] = make.ints([[draw.uniform(0.5, 2) for _ in range(heads)] for _ in range(batch)], np.float32)
     turns = draw.random() < 0.4
     if turns:
         angles = np.random.default_rng(draw.getrandbits(32)).uniform(-3, 3, (capacity + 2, 8)).astype(np.float32)
@@ -169,10 +190,17 @@ def append(make: Maker) -> Call:
             return cache[arrays["page_table"][b]].reshape(-1, *cache.shape[2:])
         return cache[arrays["cache_batch_idx"][b] if "cache_batch_idx" in arrays else b]
 
+    def expect(name: str, b: int, wanted: Any) -> None:
+        found = cached(f"{name}_cache", b)[begins[b] : begins[b] + rows]
+        if not has_8_bits:
+            return close(found, wanted)
+        factors = arrays[f"{name}_descale"][b, :, None] if f"{name}_descale" in arrays else 1.0
+        np.testing.assert_allclose(found.astype(np.float64), wanted / factors, atol=1e-3, rtol=2**-4 + 1e-3)
+
     def check(result: Any, given: Any) -> None:
         for b, first in enumerate(begins):
-            close(cached("k_cache", b)[first : first + rows], turned(arrays["k"][b], first))
-            close(cached("v_cache", b)[first : first + rows], arrays["v"][b])
+            expect("k", b, turned(arrays["k"][b], first))
+            expect("v", b, arrays["v"][b])
             if turns:
                 close(result[b], turned(arrays["q"][b], first))
 
@@ -248,7 +276,7 @@ def spoilt(make: Maker, name: str, array: Any) -> Any:
 def spoil(call: Call, make: Maker) -> Call:
     draw = make.draw
     arrays, numbers = dict(call.arrays), dict(call.numbers)
-    optional = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "page_table", "alibi_slopes")
+    optional = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "page_table", "alibi_slopes", "k_descale", "v_descale")
     if call.run is fa2.append:
         optional = ("page_table", "cache_batch_idx", "cu_seqlens_new", "cu_seqlens_q", "rotary_seqlens")
     for _ in range(draw.choice((1, 1, 2, 3))):

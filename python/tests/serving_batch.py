@@ -54,6 +54,15 @@ def make(lengths: tuple[tuple[int, int], ...] = LENGTHS, seed: int = 0) -> Batch
     return Batch(q, k, v, *own, int32(borders), int32(keys), table.int(), max(counts), max(keys))
 
 
+def with_8_bits(batch: Batch, k_factor: Any, v_factor: Any) -> Batch:
+    """Returns the batch with a cache of float8_e4m3fn. Its keys and values are those numbers times a factor, one or per head."""
+    stored = cache_of(batch).to(torch.float8_e4m3fn)
+    k, v = stored.transpose(1, 2).split(HEAD_DIM, -1)
+    own = ((batch.keys, k_factor), (batch.values, v_factor))
+    real = [[x.to(stored.dtype).double() * torch.as_tensor(factor).reshape(-1, 1) for x in rows] for rows, factor in own]
+    return batch._replace(k=k, v=v, keys=real[0], values=real[1])
+
+
 def expect(batch: Batch, out: Any, lse: Any = None, **options: Any) -> None:
     """Compares out (total, HEADS, HEAD_DIM) and lse (HEADS, total) with reference.attention() of each sequence."""
     borders = batch.cu_seqlens_q.tolist()

@@ -133,6 +133,15 @@ def test_variants_of_precompile_are_crossed(monkeypatch: pytest.MonkeyPatch) -> 
     assert kinds == {(d, t, w, 1, 0, 0) for d in (64, 128) for t in (0, 1) for w in (0, 1)} and len(problems) == 8
 
 
+def test_8_bit_keys_and_values_have_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(_core, "precompile", lambda given, *_: problems.extend(given) or "[]")
+    for option, kv_type in (([], 0), (["--kv-type", "same"], 0), (["--kv-type", "e4m3"], 1)):
+        problems.clear()
+        assert main(["precompile", "--arch", "sm_80", *option]) == 0
+        assert {p["kv_type"] for p in problems} == {kv_type}
+
+
 def test_json_is_what_the_table_shows() -> None:
     found = json.loads(run("info", "--json"))
     assert found["version"] == fa2.__version__ and found["python"] == sys.version.split()[0]
@@ -152,6 +161,7 @@ def test_errors_are_a_line_and_an_exit_code() -> None:
         (["explain", "--device", "cuda:99"], "--device = cuda:99"),
         (["explain", "--device", "gpu"], "device = gpu, must be"),
         (["tune", "--dtype", "fp8"], "dtype = fp8, must be f16 or bf16"),
+        (["explain", "--kv-type", "fp8"], "--kv-type: invalid choice: 'fp8'"),
         (["bench", "--seqlen", "1,x"], "list of int"),
         (["cache", "list", "--max-mb", "1"], "--max-mb belongs to prune"),
     ],

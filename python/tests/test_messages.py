@@ -64,7 +64,7 @@ ATTENTION: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
         {},
         ["head_dim = 12, must be a multiple of 8", "head_dim: fa2.pad_head_dim() fills up q, k and v with zeros"],
     ),
-    "a dtype that fa2 has no word for": ((Q, Q.astype(np.float64), Q), {}, ["k.dtype = float64, must be float16 or bfloat16"]),
+    "a dtype that fa2 has no word for": ((Q, Q.astype(np.float64), Q), {}, ["k.dtype = float64, must be float16, bfloat16 or float8_e4m3fn"]),
     "everything at once": (
         (Q, Q[:, :, :3], Q),
         dict(causal="yes", window_size=128, softcap="x", dropout_p=2, max_seqlen_q="long", return_lse=None, scale=1),
@@ -173,7 +173,7 @@ def test_pad_head_dim_names_its_argument() -> None:
 
 def test_precompile_lists_its_mistakes() -> None:
     expect(
-        lines_of(fa2.precompile, None, head_dims="64", dtypes=["f16", "float16"], causal="yes", window=1, page_size="a"),
+        lines_of(fa2.precompile, None, head_dims="64", dtypes=["f16", "float16"], causal="yes", window=1, page_size="a", kv_type="fp8"),
         [
             'archs = None, must be names: pass ["sm_80", "sm_90a"]',
             "head_dims = '64', must be integers: pass [64, 128]",
@@ -181,6 +181,7 @@ def test_precompile_lists_its_mistakes() -> None:
             f"causal = 'yes', {MASK}",
             "window = 1, must be True, False or (False, True)",
             "page_size = 'a', must be an integer: 0 for no pages",
+            "kv_type = 'fp8', must be \"same\" or \"e4m3\"",
         ],
     )
     # A single str is accepted in place of a list, and not split into its letters.

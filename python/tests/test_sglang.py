@@ -71,6 +71,17 @@ def test_prefill_and_decode_in_one_batch(options: Any, meant: Any) -> None:
     serving.expect(batch, out, lse, **{"mask": "bottom_right", **meant})
 
 
+@pytest.mark.parametrize("shape", [(5, 2), (1, 2), (1, 1)])
+def test_caches_of_8_bits_have_a_layers_factors(shape: Any) -> None:
+    batch = serving.with_8_bits(serving.make(), 0.5, 2.0)
+    out, lse = call(
+        batch, return_softmax_lse=True, k_descale=torch.tensor(0.5).expand(shape), v_descale=torch.tensor(2.0).expand(shape)
+    )
+    serving.expect(batch, out, lse, mask="bottom_right")
+    with pytest.raises(fa2.InvalidRequest, match=r"k_descale.shape = \(3, 2\), must be \(5, 2\)"):
+        call(batch, k_descale=torch.ones(3, 2))
+
+
 def test_tables_are_a_graphs_of_the_longest_context() -> None:
     """Decoding: pages hold one row each, and the table is a slice of a wider one."""
     batch = serving.make(((1, 33), (1, 1), (1, 50)))
@@ -137,7 +148,14 @@ class FlashAttentionBackend:
     def __init__(self, model_runner, skip_prefill=False, fa_impl_ver=3):
         self.fa_impl_ver, self.skip_prefill = fa_impl_ver, skip_prefill
 
-    def forward_decode(self, **options):
+    def prepare_paged_mha_query(self, q, q_rope, k_rope, layer, *, logical_batch_size, kv_head_num, is_prefill):
+        raise AssertionError("a query was cast to the dtype of the cache")
+
+    def forward_decode(self, layer=None, **options):
+        if layer is not None:
+            sizes = dict(logical_batch_size=len(options["cache_seqlens"]), kv_head_num=2, is_prefill=False)
+            options["q"], _, _, k, v = self.prepare_paged_mha_query(options["q"], None, None, layer, **sizes)
+            options.update(k_descale=k, v_descale=v)
         return flash_attn_with_kvcache(ver=self.fa_impl_ver, **options)
 """
 
@@ -170,7 +188,13 @@ def runner(**changes: Any) -> Any:
     "changes, told",
     [
         ({"use_mla_backend": True}, "multi-head latent"),
-        ({"kv_cache_dtype": torch.float8_e4m3fn}, "float8_e4m3fn.*--kv-cache-dtype auto"),
+        ({"kv_cache_dtype": torch.float8_e5m2}, "kv_cache_dtype = float8_e5m2, must be float16, bfloat16 or float8_e4m3fn"),
+        ({"kv_cache_dtype": torch.float8_e4m3fnuz}, "kv_cache_dtype = float8_e4m3fnuz, must be"),
+        ({"kv_cache_dtype": torch.float8_e4m3fn, "kv_cache_dtype_str": "mxfp8"}, "mxfp8, must have one factor"),
+        (
+            {"kv_cache_dtype": torch.float8_e4m3fn, "model_config": types.SimpleNamespace(head_dim=72)},
+            "head_dim = 72, must be a multiple of 16",
+        ),
         ({"model_config": types.SimpleNamespace(head_dim=512)}, "head_dim = 512"),
     ],
 )
@@ -189,6 +213,22 @@ def test_forward_reaches_fa2(backend: Any) -> None:
         **options, cu_seqlens_q=batch.cu_seqlens_q, cache_seqlens=batch.seqused_k, causal=True
     )
     serving.expect(batch, out, mask="bottom_right")
+    made = backend(runner(kv_cache_dtype=torch.float8_e4m3fn))
+    batch = serving.with_8_bits(batch, 0.5, 2.0)
+    options.update(k_cache=batch.k, v_cache=batch.v, cu_seqlens_q=batch.cu_seqlens_q, cache_seqlens=batch.seqused_k)
+    layer = types.SimpleNamespace(k_scale=torch.tensor([0.5]), v_scale=torch.tensor([2.0]))
+    serving.expect(batch, made.forward_decode(layer, causal=True, **options), mask="bottom_right")
+    layer = types.SimpleNamespace(k_scale=None, v_scale=None)
+    batch = serving.with_8_bits(serving.make(((1, 33), (1, 1))), 1, 1)
+    serving.expect(batch, made.forward_decode(layer, causal=True, **options), mask="bottom_right")
+
+
+@pytest.mark.parametrize("backend", ["of its shape"], indirect=True)
+def test_a_sglang_that_casts_queries_is_told(backend: Any) -> None:
+    del sys.modules["sglang.srt.layers.attention.flashattention_backend"].FlashAttentionBackend.prepare_paged_mha_query  # type: ignore[attr-defined]
+    backend(runner())
+    with pytest.raises(fa2.InvalidRequest, match="quantises queries too: update it to 0.5.23"):
+        backend(runner(kv_cache_dtype=torch.float8_e4m3fn))
 
 
 @pytest.mark.parametrize("backend", ["installed"], indirect=True)

@@ -110,9 +110,30 @@ def test_encoders_have_no_cache() -> None:
     serving.expect(batch, out, window=(3, 3))
 
 
+@pytest.mark.parametrize("k_scale, v_scale", [(0.5, 2.0), ([0.5, 0.25], [2.0, 4.0])], ids=["a layer", "heads"])
+def test_caches_of_8_bits_have_a_layers_factors(k_scale: Any, v_scale: Any) -> None:
+    batch = serving.with_8_bits(serving.make(), k_scale, v_scale)
+    scales = {"k_descale": torch.tensor(k_scale).expand(5, 2), "v_descale": torch.tensor(v_scale).expand(5, 2)}
+    out, lse = call(batch, return_softmax_lse=True, **scales)
+    serving.expect(batch, out, lse, mask="bottom_right")
+
+
+def test_factors_of_16_bits_are_ignored() -> None:
+    """vLLM passes the scales of a layer whatever its cache holds, also beside a cache of 8 bits: decode context parallelism."""
+    batch = serving.make(((21, 21), (9, 9)))
+    packed = {"k": torch.cat(batch.keys), "v": torch.cat(batch.values), "cu_seqlens_k": batch.cu_seqlens_q}
+    scales = {"k_descale": torch.tensor(3.0).expand(2, 2), "v_descale": torch.tensor(5.0).expand(2, 2)}
+    serving.expect(batch, call(batch, **packed, seqused_k=None, block_table=None, **scales), mask="bottom_right")
+
+
 def test_what_is_not_computed_is_told() -> None:
     with pytest.raises(NotImplementedError, match="mask_mod.*another attention backend"):
         call(serving.make(), mask_mod=lambda *_: True)
+    batch = serving.with_8_bits(serving.make(), 1, 1)
+    with pytest.raises(fa2.InvalidType, match="q: 8 bits are for k and v alone"):
+        call(batch, q=batch.q.to(torch.float8_e4m3fn), out=None)
+    with pytest.raises(fa2.InvalidType, match=r"uint8: .* pass x.view\(torch.float8_e4m3fn\)"):
+        call(batch, k=batch.k.view(torch.uint8), v=batch.v.view(torch.uint8))
 
 
 REGISTRY = "vllm.v1.attention.backends.registry"
@@ -168,11 +189,26 @@ def flash_attn_varlen_func(**options):
 def get_flash_attn_version(requires_alibi=False):
     return 3
 
-class FlashAttentionImpl:
-    def __init__(self):
-        self.version = get_flash_attn_version(requires_alibi=True)
+def flash_attn_supports_quant_query_input():
+    return True
 
-    def forward(self, **options):
+def flash_attn_supports_kv_cache_dtype(kv_cache_dtype, *, head_size=None):
+    return get_flash_attn_version() == 3
+
+class FlashAttentionImpl:
+    def __init__(self, kv_cache_dtype="auto"):
+        self.version = get_flash_attn_version(requires_alibi=True)
+        self.kv_cache_dtype = kv_cache_dtype
+        if kv_cache_dtype.startswith("fp8") and not flash_attn_supports_kv_cache_dtype(kv_cache_dtype, head_size=64):
+            raise NotImplementedError(kv_cache_dtype)
+        self.supports_quant_query_input = flash_attn_supports_quant_query_input()
+
+    def forward(self, layer=None, **options):
+        if self.kv_cache_dtype.startswith("fp8"):
+            options.update({name: options[name].view(torch.float8_e4m3fn) for name in "kv"})
+        if layer is not None:
+            shape = len(options["cu_seqlens_q"]) - 1, 2
+            options.update(k_descale=layer._k_scale.expand(shape), v_descale=layer._v_scale.expand(shape))
         return flash_attn_varlen_func(fa_version=self.version, **options)
 
 class FlashAttentionMetadataBuilder:
@@ -181,13 +217,14 @@ class FlashAttentionMetadataBuilder:
 class FlashAttentionBackend:
     @classmethod
     def supports_kv_cache_dtype(cls, dtype):
-        return dtype in cls.supported_kv_cache_dtypes
+        return dtype in cls.supported_kv_cache_dtypes and ("8" not in dtype or flash_attn_supports_kv_cache_dtype(dtype))
 """
 
 
 def test_forward_reaches_fa2(monkeypatch: Any) -> None:
     """The backend calls fa2 from classes that make vLLM's calls."""
     module = types.ModuleType("vllm.v1.attention.backends.flash_attn")
+    vars(module)["torch"] = torch
     exec(SHAPE, vars(module))
     install(monkeypatch, "vllm.v1.attention.backend", attention := types.ModuleType("vllm.v1.attention.backend"))
     attention.AttentionCGSupport = types.SimpleNamespace(UNIFORM_BATCH="uniform")  # type: ignore[attr-defined]
@@ -202,8 +239,19 @@ def test_forward_reaches_fa2(monkeypatch: Any) -> None:
     pages = dict(q=batch.q, k=batch.k, v=batch.v, block_table=batch.page_table, cu_seqlens_q=batch.cu_seqlens_q)
     serving.expect(batch, impl.forward(**pages, **lengths, causal=True), mask="bottom_right")
     assert found.get_builder_cls()._cudagraph_support == "uniform"
-    assert found.supports_combination(64, torch.half, "auto") is None
-    assert "kv_cache_dtype = fp8, must be float16 or bfloat16" in found.supports_combination(64, torch.half, "fp8", block_size=16)
+    scales = types.SimpleNamespace(_k_scale=torch.tensor(0.5), _v_scale=torch.tensor(2.0))
+    serving.expect(batch, impl.forward(scales, **pages, **lengths, causal=True), mask="bottom_right")
+    for kind in ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3"):
+        assert found.supports_combination(64, torch.half, kind) is None
+    for kind in ("fp8_e5m2", "fp8_per_token_head", "nvfp4"):
+        assert f"kv_cache_dtype = {kind}, must be float16, bfloat16, or fp8" in found.supports_combination(64, torch.half, kind, block_size=16)
+    assert "head_size = 72, must be a multiple of 16" in found.supports_combination(72, torch.half, "fp8")
+    assert found.supports_combination(72, torch.half, "auto") is None
+    impl = found.get_impl_cls()("fp8")
+    assert impl.supports_quant_query_input is False and found.supports_per_head_quant_scales()
+    batch = serving.with_8_bits(batch, 0.5, 2.0)
+    pages.update(k=batch.k.view(torch.uint8), v=batch.v.view(torch.uint8))
+    serving.expect(batch, impl.forward(scales, **pages, **lengths, causal=True), mask="bottom_right")
 
 
 @pytest.fixture
@@ -249,13 +297,15 @@ def test_vllm_can_choose_it(backend: Any) -> None:
         {"attn_type": "encoder_only"},
         {"use_batch_invariant": True},
         {"use_non_causal": True},
+        {"kv_cache_dtype": "fp8"},
+        {"kv_cache_dtype": "fp8_e4m3", "use_per_head_quant_scales": True},
     ):
         assert reasons(backend, **options) == []
 
 
 def test_vllm_is_told_what_is_not_there(backend: Any) -> None:
-    assert any("--kv-cache-dtype auto" in reason for reason in reasons(backend, kv_cache_dtype="fp8"))
-    for options in ({"head_size": 512}, {"use_rswa": True}, {"use_mm_prefix": True}, {"dtype": torch.float32}):
+    assert any("--kv-cache-dtype auto" in reason for reason in reasons(backend, kv_cache_dtype="fp8_e5m2"))
+    for options in ({"head_size": 72, "kv_cache_dtype": "fp8"}, {"head_size": 512}, {"use_rswa": True}, {"use_mm_prefix": True}, {"dtype": torch.float32}):
         assert reasons(backend, **options)
     config = types.SimpleNamespace(model_config=types.SimpleNamespace(is_diffusion=True))
     with pytest.raises(NotImplementedError, match="is_diffusion"):
@@ -270,12 +320,17 @@ def test_vllm_is_told_what_is_not_there(backend: Any) -> None:
         ({"logits_soft_cap": 5.0}, {"softcap": 5.0}),
         ({"alibi_slopes": SLOPES.tolist()}, {"slopes": SLOPES}),
         ({"sinks": SINKS}, {"sinks": SINKS}),
+        ({"kv_cache_dtype": "fp8"}, {}),
     ],
 )
 def test_vllms_forward(backend: Any, layer: Any, meant: Any) -> None:
     from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadata
 
-    batch = serving.make()
+    batch, scale = serving.make(), torch.ones(1)
+    cache = serving.cache_of(batch)
+    if "kv_cache_dtype" in layer:
+        batch, scale = serving.with_8_bits(batch, 0.5, 0.5), torch.tensor([0.5])
+        cache = serving.cache_of(batch).view(torch.uint8)
     usual = dict(alibi_slopes=None, sliding_window=None, kv_cache_dtype="auto")
     impl = backend.get_impl_cls()(
         serving.HEADS, serving.HEAD_DIM, serving.HEAD_DIM**-0.5, serving.HEADS_KV, **{**usual, **layer}
@@ -289,9 +344,10 @@ def test_vllms_forward(backend: Any, layer: Any, meant: Any) -> None:
         block_table=batch.page_table,
         slot_mapping=torch.zeros(len(batch.q), dtype=torch.int64),
     )
-    scales = types.SimpleNamespace(_q_scale=torch.ones(1), _k_scale=torch.ones(1), _v_scale=torch.ones(1))
+    assert not impl.supports_quant_query_input
+    scales = types.SimpleNamespace(_q_scale=torch.ones(1), _k_scale=scale, _v_scale=scale)
     out = torch.full((len(batch.q) + 3, serving.HEADS, serving.HEAD_DIM), 7.0, dtype=batch.q.dtype)
     fresh = torch.zeros(len(batch.q), serving.HEADS_KV, serving.HEAD_DIM)
-    impl.forward(scales, batch.q, fresh, fresh, serving.cache_of(batch), metadata, out)
+    impl.forward(scales, batch.q, fresh, fresh, cache, metadata, out)
     serving.expect(batch, out, mask="bottom_right", **meant)
     assert (out[len(batch.q) :] == 7).all()

@@ -26,12 +26,14 @@ fa2.precompile("sm_80", head_dims="64")  # wrong
 fa2.precompile(["sm_80"], head_dims=64, causal="yes")  # wrong
 fa2.precompile(80, head_dims=64)  # wrong
 fa2.precompile("sm_80", head_dims=64, dtypes="float32")  # wrong
+fa2.precompile("sm_80", head_dims=64, kv_type="fp8")  # wrong
 fa2.pad_head_dim(None)  # wrong
+fa2.pad_head_dim(q, "16")  # wrong
 
 fa2.attention(q, q, q, causal="top_left", window_size=(16, -1), layout="bhsd").astype(np.float32)
 array, sums = fa2.attention(q, q, q, return_lse=True)
 array.astype(np.float32), sums.shape
 fa2.attention(q, q, q, return_lse=bool(array.size))
 fa2.explain(q, q, q, causal=True, backward=True)["kernels"]
-fa2.precompile("sm_80", head_dims=64, dtypes="float16", causal=True)
+fa2.precompile("sm_80", head_dims=64, dtypes="float16", causal=True, kv_type="e4m3")
 fa2.precompile(["sm_80", "sm_90a"], head_dims=(64, 128), causal=(True, "top_left"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._attention import attention
-from .._substitute import refuse
+from .._substitute import descales, refuse
 
 __all__ = ["flash_attn_varlen_func", "flash_attn_with_kvcache", "register"]
 
@@ -64,8 +64,9 @@ def flash_attn_varlen_func(
     """Replaces SGLang's flash_attn_varlen_func. Returns out (total_q, heads, head_dim_v), or (out, lse (heads, total_q)).
 
     q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, ...), or pages with page_table and seqused_k. num_splits: 1
-    requests bits that do not depend on the batch. ver and the descales are ignored: they belong to caches in float8,
-    which the backend rejects. Any other argument must be None, else NotImplementedError. Raises as attention() does.
+    requests bits that do not depend on the batch. k and v may be float8_e4m3fn: k_descale and v_descale, float32 (batch,
+    heads_kv) or with 1 for any batch and heads, are then their factors, which are ignored with k and v of 16 bits. So is ver. Any other argument must be
+    None, else NotImplementedError. Raises as attention() does.
     """
     refuse("SGLang", **others)
     return attention(
@@ -86,6 +87,7 @@ def flash_attn_varlen_func(
         out=out,
         return_lse=return_softmax_lse,
         batch_invariant=num_splits == 1,
+        **descales(q, k, k_descale, v_descale, len(cu_seqlens_q) - 1),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sglang.srt.layers.attention.flashattention_backend import FlashAttentionBackend
 
 from .. import InvalidRequest
+from .._padding import multiple_of
 from .._substitute import substitute
 from . import flash_attn_varlen_func, flash_attn_with_kvcache
 
@@ -31,15 +32,28 @@ class Backend(_Backend):  # type: ignore[misc]
         self._get_scheduler_metadata = None  # fa2's kernels schedule themselves
         self.fa_impl_ver = 0  # no such version exists, so that a call which would reach FlashAttention is an error
 
+    def prepare_paged_mha_query(self, q: Any, q_rope: Any, k_rope: Any, layer: Any, **sizes: Any) -> tuple[Any, ...]:
+        """Returns queries and rotary parts as they are, and the layer's factors of keys and values, (1, 1 or heads).
+
+        SGLang's own method casts queries to the cache's dtype. fa2 reads caches of 8 bits with queries of 16.
+        """
+        k_scale, v_scale = (None if x is None else x.reshape(1, -1) for x in (layer.k_scale, layer.v_scale))
+        return q, q_rope, k_rope, k_scale, v_scale
+
 
 def _check(runner: Any) -> None:
     dtype, head_dim = str(runner.kv_cache_dtype).removeprefix("torch."), runner.model_config.head_dim
+    multiple = multiple_of(runner.kv_cache_dtype)
     wrong = []
     if runner.use_mla_backend:
         wrong.append("use_mla_backend = True, must be False: multi-head latent attention is not supported")
-    if dtype not in ("float16", "bfloat16"):
-        wrong.append(f"kv_cache_dtype = {dtype}, must be float16 or bfloat16: pass --kv-cache-dtype auto")
-    if head_dim % 8 != 0 or head_dim > 256:
-        wrong.append(f"head_dim = {head_dim}, must be a multiple of 8 up to 256")
+    if dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
+        wrong.append(f"kv_cache_dtype = {dtype}, must be float16, bfloat16 or float8_e4m3fn: pass --kv-cache-dtype auto or fp8_e4m3")
+    elif getattr(runner, "kv_cache_dtype_str", dtype) == "mxfp8":
+        wrong.append("kv_cache_dtype = mxfp8, must have one factor per layer: pass --kv-cache-dtype auto or fp8_e4m3")
+    elif dtype == "float8_e4m3fn" and not hasattr(FlashAttentionBackend, "prepare_paged_mha_query"):
+        wrong.append("kv_cache_dtype = float8_e4m3fn, must be of 16 bits with this SGLang, which quantises queries too: update it to 0.5.23")
+    if head_dim % multiple != 0 or head_dim > 256:
+        wrong.append(f"head_dim = {head_dim}, must be a multiple of {multiple} up to 256")
     if wrong:
         raise InvalidRequest("\n  ".join(("fa2 cannot be SGLang's attention backend, choose another --attention-backend:", *wrong)))

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from .._attention import attention
-from .._substitute import refuse
+from .._substitute import descales, refuse
 
 __all__ = ["flash_attn_varlen_func", "register"]
 
@@ -66,9 +66,10 @@ def flash_attn_varlen_func(
 
     q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, head_dim) with cu_seqlens_k, or pages (pages, page_size,
     heads_kv, head_dim) of any strides with block_table and seqused_k. window_size: (left, right), None: no bounds.
-    num_splits: 1 requests bits that do not depend on the batch; other numbers are ignored. So are fa_version,
-    scheduler_metadata and the descales, which vLLM always passes: the backend rejects caches with scales. Any other argument
-    must be None, else NotImplementedError. Raises as attention() does.
+    k and v may be float8_e4m3fn, a cache or not: k_descale and v_descale, float32 (batch, heads_kv), are then their factors.
+    They are ignored with k and v of 16 bits, for which vLLM passes them too, as is q_descale: q has 16 bits.
+    num_splits: 1 requests bits that do not depend on the batch; other numbers are ignored. So are fa_version and
+    scheduler_metadata. Any other argument must be None, else NotImplementedError. Raises as attention() does.
     """
     refuse("vLLM", **others)
     return attention(
@@ -90,4 +91,5 @@ def flash_attn_varlen_func(
         out=out,
         return_lse=return_softmax_lse,
         batch_invariant=num_splits == 1,
+        **descales(q, k, k_descale, v_descale, len(cu_seqlens_q) - 1),
     )
