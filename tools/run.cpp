@@ -65,6 +65,18 @@ void note_direction(const RunOptions& options, Mistakes& mistakes) {
   note(options.lse.empty() && !options.out.empty(), CLI::RequiresError("--out", "--lse"));
 }
 
+void add_scales(CLI::App& verb, RunOptions& options) {
+  verb.add_option("--scale", options.scale, "Softmax scale (default: 1 / sqrt(head_dim))");
+  for (const auto& [flag, scale, of] :
+       {std::tuple{"--k-scale", &options.k_scale, "K"}, std::tuple{"--v-scale", &options.v_scale, "V"}})
+    verb.add_option(
+            flag, *scale,
+            fmt::format("With --kv-type: {} is divided by this before it is rounded, and multiplied by "
+                        "it where it is read",
+                        of))
+        ->check(CLI::PositiveNumber);
+}
+
 }  // namespace
 
 Verb add_run(CLI::App& app) {
@@ -86,14 +98,7 @@ Verb add_run(CLI::App& app) {
   options->mask.add_to(*verb);
   options->variants.add_to(*verb);
   options->sequences.add_to(*verb);
-  verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
-  for (const auto& [flag, scale, of] :
-       {std::tuple{"--k-scale", &options->k_scale, "K"}, std::tuple{"--v-scale", &options->v_scale, "V"}})
-    verb->add_option(flag, *scale,
-                     fmt::format("With --kv-type: {} is divided by this before it is rounded to 8 bits, and "
-                                 "multiplied by it where it is read",
-                                 of))
-        ->check(CLI::PositiveNumber);
+  add_scales(*verb, *options);
   verb->add_option("--layout", options->layout,
                    "Order of dimensions in files: batch (none if packed), seqlen, heads, head_dim")
       ->check(CLI::IsMember({"bshd", "bhsd"}))

@@ -40,13 +40,14 @@ bool can_run(const GuardedCall& call, const std::string& config) {
   return !why_rejected(planned, parse_config(config), device(device_under_test()).arch);
 }
 
-/// Runs `call` with a config.
+/// Runs `call` with a config, and waits: the context's kernels must not be unloaded while they run.
 void run(GuardedCall& call, const std::string& config) {
   ContextOptions options = untuned();
   options.config = parse_config(config);
   Context context(options);
   call.upload();
   context.attention(call.problem, call.args);
+  (void)call.lse();
 }
 
 /// Returns a call with a sequence per code, of one key. Query i of each is 1 in column i.

@@ -21,7 +21,7 @@ BUGS = {
         ("softcap_params", "a large cap taken for a small one", "softcap > kLarge", "softcap > 0x1p100f * kLarge", "softcap"),
     ],
     "row_kernels.cpp": [
-        ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = problem.kv_type;", "", "append to e4m3"),
+        ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = KvType::e4m3;", "", "append to e4m3"),
     ],
     "steps/append.cpp": [
         ("fill_append", "values with the factors of keys", "factors_of(args.v_descale, args.v_descale_strides)",

@@ -51,11 +51,16 @@ DeviceBuffer sent(const std::vector<Word>& image) {
   return buffer;
 }
 
+/// The first factor of an 8-bit cache. Odd multiples of it divided by it are ties, but not if its reciprocal multiplies them.
+constexpr float kFactor = 63.0F / 4096;
+
 /// Replaces every third element that is not NaN.
 void add_extremes(std::vector<std::uint16_t>& image, DType dtype) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kExtremes[] = {kNaN,   kInfinity, -kInfinity, 65504,   -60000,   448,         -448,
-                                 463.9F, 464,       -464.5F,    0x1p-9F, 0x1p-10F, -0x1.8p-10F, -0.0F};
+  constexpr float kExtremes[] = {kNaN,         kInfinity,     -kInfinity,    65504,        -60000,
+                                 448,          -448,          463.9F,        464,          -464.5F,
+                                 0x1p-9F,      0x1p-10F,      -0x1.8p-10F,   0x1p-20F,     -0.0F,
+                                 68 * kFactor, -84 * kFactor, 100 * kFactor, 116 * kFactor};
   std::size_t number = 0;
   for (std::uint16_t& bits : image) {
     if (bits != kNaNBits && ++number % 3 == 0)
@@ -244,8 +249,6 @@ void AppendCall::expect_row(Expected& expected, const Image& from, std::int64_t 
 }
 
 void AppendCall::upload_factors(Factors factors) {
-  constexpr float kFactor =
-      41.0F / 4096;  // ties stay ties when divided by it, but not when multiplied by its reciprocal
   const std::int64_t heads = problem.heads_kv, count = problem.batch * heads;
   const TensorStrides strides =
       factors == Factors::shared ? TensorStrides{} : TensorStrides{3 * heads + 2, 3, 1000};

@@ -24,7 +24,7 @@ struct AppendMemory {
   int shift = 0;
   bool in_place = false;  ///< Q is rotated in place
   Factors factors = Factors::none;
-  bool extremes = false;  ///< every third new element is NaN, infinite, near 448 or beyond, or tiny
+  bool extremes = false;  ///< every third new element is NaN, infinite, near 448 or beyond, tiny, or a tie
 };
 
 /// Memory that the kernel may not read holds NaN: around the tensors, in rows of no sequence, in unused

@@ -63,25 +63,36 @@ FA2_DEVICE void add_values(Output& output, const AccumulatorTile<kM, kN>& probab
 }
 
 /// The factors of one sequence's keys and values with one key/value head.
-template <class Config>
+template <class Config, bool kPresent = have_factors<Config>>
 struct Descales {
+  template <class Scores>
+  FA2_DEVICE void scale_scores(Scores&) const {}
+  template <class Output>
+  FA2_DEVICE void scale_output(Output&) const {}
+};
+template <class Config>
+struct Descales<Config, true> {
   float of_keys;
   float of_values;
 
+  /// Does nothing if ScoreScale has the factor.
   template <class Scores>
   FA2_DEVICE void scale_scores(Scores& scores) const {
-    if constexpr (have_factors<Config>) for_each_score(scores, [&](float& score) { score *= of_keys; });
+    if constexpr (!folds_key_factor<Config>) for_each_score(scores, [&](float& score) { score *= of_keys; });
   }
   template <class Output>
   FA2_DEVICE void scale_output(Output& output) const {
-    if constexpr (have_factors<Config>) for_each_score(output, [&](float& value) { value *= of_values; });
+    for_each_score(output, [&](float& value) { value *= of_values; });
   }
 };
 
 template <class Config>
 FA2_DEVICE Descales<Config> descales_of(const AttentionParams& params, int batch, int kv_head) {
-  if constexpr (!have_factors<Config>) return {};
-  return {factor_of(params.k_descale, batch, kv_head), factor_of(params.v_descale, batch, kv_head)};
+  if constexpr (have_factors<Config>) {
+    return {factor_of(params.k_descale, batch, kv_head), factor_of(params.v_descale, batch, kv_head)};
+  } else {
+    return {};
+  }
 }
 
 }  // namespace fa2

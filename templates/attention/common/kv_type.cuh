@@ -1,4 +1,4 @@
-// Whether keys and values have 8 bits, and the factors of such ones.
+// Whether keys and values have 8 bits, and their factors.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -12,6 +12,10 @@ constexpr bool are_bytes = Config::kv_type == 1;
 /// Whether they have factors.
 template <class Config>
 constexpr bool have_factors = Config::kv_type != 0;
+
+/// Whether the keys' factor is part of the scale, because nothing happens to scores before that.
+template <class Config>
+constexpr bool folds_key_factor = have_factors<Config> && !Config::softcap && !Config::alibi;
 
 FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
   if (factors.data == nullptr) return 1.0f;

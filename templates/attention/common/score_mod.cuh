@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/alibi.cuh"
+#include "attention/common/kv_type.cuh"
 #include "attention/common/score_tile.cuh"
 #include "attention/common/softcap.cuh"
 
@@ -15,11 +16,35 @@ struct ScorePosition {
   int key;
 };
 
+/// The scale of scores, for exponents of base 2.
+template <class Config, bool kFolds = folds_key_factor<Config>>
+struct ScoreScale {
+  FA2_DEVICE static ScoreScale of(const AttentionParams&, const TileCoordinates&) { return {}; }
+  FA2_DEVICE float log2(const AttentionParams& params) const { return params.scale_log2; }
+  FA2_DEVICE bool is_negative(const AttentionParams& params) const { return params.scale < 0.0f; }
+};
+/// The scale times the keys' factor. As without one, its magnitude is at least the smallest normal number.
+template <class Config>
+struct ScoreScale<Config, true> {
+  float magnitude;
+  bool negative;
+
+  FA2_DEVICE static ScoreScale of(const AttentionParams& params, const TileCoordinates& at) {
+    constexpr float kLeast = 0x1p-126f;
+    const float factor = factor_of(params.k_descale, at.batch, at.head / params.queries_per_kv);
+    const float scale = params.scale_log2 * ptx::magnitude(factor);
+    return {scale < kLeast ? kLeast : scale, (params.scale < 0.0f) != (factor < 0.0f)};
+  }
+  FA2_DEVICE float log2(const AttentionParams&) const { return magnitude; }
+  FA2_DEVICE bool is_negative(const AttentionParams&) const { return negative; }
+};
+
 /// Modifies the scores of one tile. To add a variant that is a function of the score, set `modifies` and
 /// write a line each in modified() and derivative().
 template <class Config>
 struct ScoreMod {
   static constexpr bool modifies = false;
+  static_assert(!(modifies && folds_key_factor<Config>), "what modifies scores wants them scaled");
   /// True if Exponents replace apply(), except in the search for the maximum.
   static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies;
   static constexpr float kLog2E = 1.44269504088896341f;
@@ -27,11 +52,12 @@ struct ScoreMod {
   const AttentionParams& params;
   TileCoordinates at;
   Alibi<Config> alibi;
+  ScoreScale<Config> scale;
 
   FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
 
   /// Returns the factor with which 2^(x * factor) is the exponential of a score x that apply() has modified.
-  FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : params.scale_log2; }
+  FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : scale.log2(params); }
 
   /// Returns the modified score. `score` is scaled, after softcap and ALiBi.
   FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
@@ -41,7 +67,7 @@ struct ScoreMod {
 
   /// Returns whether apply() changes scores.
   FA2_DEVICE bool changes_scores() const {
-    return Config::softcap || Config::alibi || modifies || params.scale < 0.0f;
+    return Config::softcap || Config::alibi || modifies || scale.is_negative(params);
   }
 
   /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
@@ -84,7 +110,7 @@ struct ScoreMod {
       alibi.scale_and_bias_keys(scores, first_row, first_col);
     } else if constexpr (modifies) {
       for_each_score(scores, [&](float& s) { s *= params.scale; });
-    } else if (params.scale < 0.0f) {
+    } else if (scale.is_negative(params)) {
       scores.negate();
     }
   }
@@ -107,7 +133,7 @@ struct ScoreMod {
 template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
                                          const TileCoordinates& at) {
-  return {params, at, alibi_of<Config>(params, shape, at)};
+  return {params, at, alibi_of<Config>(params, shape, at), ScoreScale<Config>::of(params, at)};
 }
 
 /// Returns a block's exponents directly from its scores, for rows whose maximum is known. This takes fewer

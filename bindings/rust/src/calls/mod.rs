@@ -7,8 +7,8 @@
 use std::ffi::c_void;
 
 use crate::{
-    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, Mask, RotaryStyle, Stream,
-    Tensor, TensorMut,
+    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, Mask, RotaryStyle, Stream, Tensor,
+    TensorMut,
 };
 
 #[rustfmt::skip]
