@@ -12,7 +12,7 @@ namespace fa2 {
 namespace {
 
 /// Query rows of one key/value head from which on two steps are faster (docs/kernel-notes.md).
-constexpr std::int64_t kLeastRows = 512;
+constexpr std::int64_t kLeastRows = 64;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 }  // namespace

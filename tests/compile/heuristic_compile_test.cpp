@@ -298,6 +298,31 @@ std::vector<KernelSource> byte_key_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns the kernels of plans of two steps: from few queries to many, with plain and other scores.
+std::vector<KernelSource> widened_key_kernels() {
+  const Arch& hopper = *find_arch("sm_90a");
+  Kernels kernels;
+  int i = 0;
+  for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
+    PlannedProblem p = square(head_dim, kMasks[i % 2], 0);
+    p.dtype = i % 2 == 0 ? DType::bf16 : DType::f16;
+    p.kv_type = KvType::e4m3;
+    p.varlen = i % 3 > 0;
+    p.page_size = i % 3 > 1 ? 16 : 0;
+    kernels.add(p, default_config(KernelId::widen), hopper);
+    p.kv_type = KvType::scaled;
+    p.page_size = 0;
+    for (const int seqlen : {64, 512, 4096}) {
+      p.seqlen_q = p.seqlen_k = seqlen;
+      kernels.add(p, hopper);
+    }
+    p.softcap = true;
+    kernels.add(p, hopper);
+    ++i;
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
 /// head_dim_v != head_dim and caches of 8 bits.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
@@ -392,6 +417,11 @@ TEST_CASE("the heuristic's kernels with paged KV compile without spills") {
 TEST_CASE("the heuristic's kernels of 8-bit keys and values compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(byte_key_kernels());
+}
+
+TEST_CASE("kernels that widen 8-bit keys, and the heuristic's for widened ones, compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(widened_key_kernels());
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {
