@@ -75,8 +75,9 @@ KernelConfig safest(const AttentionTraits& traits, const Arch& arch) {
 HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) {
   const auto exact = [&](int tile_n) { return completed(traits, arch, 8, tile_n, kSafe); };
   const KernelConfig safe = safest(traits, arch);
-  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
-  if (wider_dim(traits) < 256 || traits.page_size > 0) return {{kMostQueries, {safe, exact(48)}}};
+  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. Factors of keys take a register more.
+  if (wider_dim(traits) < 256 || traits.page_size > 0 || traits.kv_type != KvType::same)
+    return {{kMostQueries, {safe, exact(48)}}};
   return {{has_edges(traits) ? 1536 : 768, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }
 
@@ -90,11 +91,13 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig safe = safest(traits, arch);
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
+  // Whether scores are multiplied by a factor of their keys, before a softcap or a bias. That takes registers.
+  const bool multiplies = traits.kv_type != KvType::same && (traits.softcap || traits.alibi);
   if (head_dim <= 64) {
     // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
     // that gathers rows leaves fewer.
     const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits);
-    const KernelConfig three = with(12, is_lean ? 128 : 112, in_turns);
+    const KernelConfig three = with(12, multiplies ? 96 : is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
     };
@@ -105,7 +108,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
             any};
   }
   const KernelConfig wide = with(8, 128, guessing);
-  if (head_dim <= 96) return {{kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
+  if (head_dim <= 96)
+    return {{kMostQueries, {with(12, traits.dropout || multiplies ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
     const KernelConfig three = traits.page_size > 0 ? with(12, 64, guessing) : with(12, 80, in_turns);
