@@ -11,8 +11,9 @@
 namespace fa2 {
 namespace {
 
-/// Query rows of one key/value head from which on two steps are faster (docs/kernel-notes.md).
-constexpr std::int64_t kLeastRows = 64;
+// Two steps are faster from so many query rows of one key/value head on; from fewer on where kernels that read 8 bits have too few
+// tiles, of 64 rows, to fill a GPU (docs/kernel-notes.md).
+constexpr std::int64_t kManyRows = 160, kSomeRows = 64, kFewTiles = 128;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -46,7 +47,8 @@ bool widens_keys(const PlannedProblem& p, const Target& target, const ConfigChoo
   if (chooser.pins(KernelPass::forward))
     return !chooser.pin_computes(p, target) && chooser.pin_computes(widened_problem(p), target);
   const std::int64_t rows = with_mean_lengths(p).seqlen_q * (p.heads_q / p.heads_kv);
-  return rows >= kLeastRows && widened_layout(p).bytes <= kMostBytes;
+  const bool has_few_tiles = p.batch * p.heads_kv * ((rows + 63) / 64) < kFewTiles;
+  return rows >= (has_few_tiles ? kSomeRows : kManyRows) && widened_layout(p).bytes <= kMostBytes;
 }
 
 RowKernel widen_kernel(const PlannedProblem& p) {

@@ -20,47 +20,14 @@
 
 #include "../support/device_under_test.h"
 #include "../support/pairwise.h"
+#include "compiled_kernels.h"
 
 using namespace fa2;
-using fa2::test::Combination;
-using fa2::test::pairwise;
+using namespace fa2::test;
 
 namespace {
 
 constexpr const char* kArchs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
-constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right};
-
-/// A set of kernels, distinct by key.
-class Kernels {
- public:
-  void add(const PlannedProblem& problem, const Arch& arch) {
-    const PlannedProblem p = problem.normalized();
-    add(p, heuristic(p, arch).config, arch);
-  }
-  void add(const PlannedProblem& problem, const KernelConfig& config, const Arch& arch) {
-    KernelSource source = render({traits_of(problem.normalized()), config, arch});
-    by_key_.try_emplace(source.key, std::move(source));
-  }
-
-  std::vector<KernelSource> list() && {
-    std::vector<KernelSource> list;
-    for (auto& [key, source] : by_key_) list.push_back(std::move(source));
-    return list;
-  }
-
- private:
-  std::map<std::string, KernelSource> by_key_;
-};
-
-/// Returns a problem with enough heads that there are many tiles.
-PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
-  PlannedProblem p;
-  p.heads_q = p.heads_kv = 16;
-  p.head_dim = head_dim;
-  p.mask = mask;
-  p.seqlen_q = p.seqlen_k = seqlen;
-  return p;
-}
 
 /// Returns kernels for every GPU and head dim: short sequences with one mask and long ones with the other.
 /// The masks swap from one to the next.
@@ -270,59 +237,6 @@ std::vector<KernelSource> paged_kernels() {
   return std::move(kernels).list();
 }
 
-/// Returns kernels of 8-bit keys and values, for one query, for a few heads of eight and for prompts, paged and not, with plain and
-/// other scores, in which any two choices meet.
-std::vector<KernelSource> byte_key_kernels() {
-  constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
-  constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
-  enum Use { decode, drafts, prompt, invariant };
-  constexpr int kQueries[] = {1, 4, 2048, 2048};
-  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
-  Kernels kernels;
-  for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 2, 3})) {
-    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], kQueries[c[2]]);
-    p.heads_q = 8 * (p.heads_kv = 4);
-    p.seqlen_k = 8192;
-    p.kv_type = KvType::e4m3;
-    p.dtype = c[4] == 0 ? DType::bf16 : DType::f16;
-    p.varlen = c[5] > 0;
-    p.page_size = c[5] == 2 ? 16 : 0;
-    p.batch_invariant = c[2] == invariant;
-    if (c[3] == windowed) p.window_left = 500;
-    p.alibi = c[3] == alibi;
-    p.softcap = c[3] == capped;
-    p.sinks = c[3] == sinks;
-    p.dropout = c[3] == dropout;
-    kernels.add(p, *find_arch(kGpus[c[0]]));
-  }
-  return std::move(kernels).list();
-}
-
-/// Returns the kernels of plans of two steps: from few queries to many, with plain and other scores.
-std::vector<KernelSource> widened_key_kernels() {
-  const Arch& hopper = *find_arch("sm_90a");
-  Kernels kernels;
-  int i = 0;
-  for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
-    PlannedProblem p = square(head_dim, kMasks[i % 2], 0);
-    p.dtype = i % 2 == 0 ? DType::bf16 : DType::f16;
-    p.kv_type = KvType::e4m3;
-    p.varlen = i % 3 > 0;
-    p.page_size = i % 3 > 1 ? 16 : 0;
-    kernels.add(p, default_config(KernelId::widen), hopper);
-    p.kv_type = KvType::scaled;
-    p.page_size = 0;
-    for (const int seqlen : {64, 512, 4096}) {
-      p.seqlen_q = p.seqlen_k = seqlen;
-      kernels.add(p, hopper);
-    }
-    p.softcap = true;
-    kernels.add(p, hopper);
-    ++i;
-  }
-  return std::move(kernels).list();
-}
-
 /// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
 /// head_dim_v != head_dim and caches of 8 bits.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
@@ -340,26 +254,6 @@ std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
     }
   }
   return std::move(kernels).list();
-}
-
-void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {
-  const auto compiler = make_nvrtc_compiler();
-  std::vector<std::string> errors(kernels.size());
-  std::vector<KernelBinary> binaries(kernels.size());
-  for_each_index(kernels.size(), static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
-    try {
-      binaries[i] = compiler->compile(kernels[i]);
-    } catch (const Error& error) {
-      errors[i] = error.what();
-    }
-  });
-  int worst_registers = 0;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    CHECK_MESSAGE(errors[i].empty(), errors[i]);
-    CHECK(binaries[i].resources.spill_store_bytes == 0);
-    worst_registers = std::max(worst_registers, binaries[i].resources.registers);
-  }
-  MESSAGE(kernels.size() << " kernels, at most " << worst_registers << " registers");
 }
 
 }  // namespace
@@ -412,16 +306,6 @@ TEST_CASE("the append kernels compile without spills") {
 TEST_CASE("the heuristic's kernels with paged KV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(paged_kernels());
-}
-
-TEST_CASE("the heuristic's kernels of 8-bit keys and values compile without spills") {
-  if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(byte_key_kernels());
-}
-
-TEST_CASE("kernels that widen 8-bit keys, and the heuristic's for widened ones, compile without spills") {
-  if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(widened_key_kernels());
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {
