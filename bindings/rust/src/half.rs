@@ -118,6 +118,18 @@ impl fmt::Debug for F16 {
     }
 }
 
+impl From<F8E4M3> for f32 {
+    fn from(number: F8E4M3) -> Self {
+        number.to_f32()
+    }
+}
+
+impl fmt::Debug for F8E4M3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_f32().fmt(f)
+    }
+}
+
 impl fmt::Debug for Bf16 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_f32().fmt(f)
@@ -167,5 +179,24 @@ mod tests {
             assert!(Bf16::from_f32(nan).to_f32().is_nan(), "{bits:x}");
         }
         assert!(F16(0x7c01).to_f32().is_nan() && F16(0xfe00).to_f32().is_nan());
+    }
+
+    #[test]
+    fn e4m3_rounds_to_nearest_even_and_clamps() {
+        for code in 0..=255u8 {
+            let value = F8E4M3(code).to_f32();
+            assert_eq!(value.is_nan(), code & 0x7f == 0x7f, "{code:x}");
+            assert_eq!(F8E4M3::from_f32(value).0, code);
+            if code & 0x7f < 0x7e {
+                let tie = (value + F8E4M3(code + 1).to_f32()) / 2.0;
+                assert_eq!(F8E4M3::from_f32(tie).0, code + code % 2, "{code:x}");
+            }
+        }
+        assert_eq!(F8E4M3(0x38).to_f32(), 1.0);
+        assert_eq!(F8E4M3(1).to_f32(), 1.0 / 512.0);
+        for large in [449.0, 1e6, f32::INFINITY] {
+            assert_eq!(F8E4M3::from_f32(large).to_f32(), 448.0);
+            assert_eq!(F8E4M3::from_f32(-large).to_f32(), -448.0);
+        }
     }
 }
