@@ -69,7 +69,8 @@ constexpr int kMostSplitRows = 32;  // of the largest tile
 // Bytes of keys and values (docs/kernel-notes.md). Up to kFew, as many warps as possible read them; above kLittle, startup costs
 // are small against reading.
 constexpr double kFew = 48 << 20, kLittle = 96 << 20;
-constexpr std::int64_t kShort = 1024;  // keys
+constexpr std::int64_t kShort = 1024;    // keys
+constexpr std::int64_t kManyTiles = 64;  // so many of equal length keep all SMs busy until the end
 
 /// Returns the bytes of the keys and values that some query sees.
 double bytes_read(const PlannedProblem& p) {
@@ -130,6 +131,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   safe.q_in_registers = 0;
   if (tile_m == 32 || bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
   if (p.kv_type != KvType::e4m3) return {fewer, many, safe};
+  if (!p.varlen && p.batch * p.heads_kv >= kManyTiles) return {many, fewer, safe};
   std::vector<KernelConfig> configs = split_configs_of_bytes(p, arch, tile_m);
   configs.insert(configs.end(), {fewer, many, safe});
   return configs;
