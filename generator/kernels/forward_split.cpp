@@ -122,6 +122,9 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const int most_rows = wgmma_rules::runs_on(arch) && p.kv_type != KvType::e4m3 ? 16 : kMostSplitRows;
   const std::int64_t rows = packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q);
   if (rows > most_rows) return {};
+  // Heads that do not share a tile would read, and convert, 8-bit keys once each.
+  const bool share = p.seqlen_q * (p.heads_q / p.heads_kv) <= kMostSplitRows;
+  if (p.kv_type == KvType::e4m3 && !share) return {};
   // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
   const bool is_wide = std::max(traits.head_dim, traits.head_dim_v) > 128;
   const int tile_m = rows <= 16 || is_wide ? 16 : 32;
