@@ -113,6 +113,7 @@ struct PrecompileOptions {
 };
 
 /// Owns the kernel caches, the tuning records and the memo of plans. Thread-safe. Contexts are independent of each other.
+/// Its kernels are unloaded with it, unless a plan or a graph keeps them: wait for its launches before it is destroyed.
 class FA2_API Context {
  public:
   explicit Context(const ContextOptions& options = {});
