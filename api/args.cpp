@@ -33,16 +33,16 @@ AttentionArgs contiguous_args(const AttentionProblem& problem, Layout layout) {
   const std::int64_t q_rows = q_entries(p).rows, k_rows = k_entries(p).rows;
   args.q_strides = layout(q_rows, p.heads_q, p.head_dim);
   args.k_strides = layout(k_rows, p.heads_kv, p.head_dim);
-  args.v_strides = layout(k_rows, p.heads_kv, p.head_dim_v);
+  args.v_strides = p.values_in_keys ? args.k_strides : layout(k_rows, p.heads_kv, p.head_dim_v);
   args.out_strides = layout(q_rows, p.heads_q, p.head_dim_v);
   return args;
 }
 
-AttentionArgs with_pointers(AttentionArgs args, const void* q, const void* k, const void* v, void* out,
-                            float* lse) {
+AttentionArgs with_pointers(const AttentionProblem& problem, AttentionArgs args, const void* q, const void* k,
+                            const void* v, void* out, float* lse) {
   args.q = q;
   args.k = k;
-  args.v = v;
+  args.v = problem.values_in_keys ? k : v;
   args.out = out;
   args.lse = lse;
   return args;
@@ -52,12 +52,12 @@ AttentionArgs with_pointers(AttentionArgs args, const void* q, const void* k, co
 
 AttentionArgs bshd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v,
                         void* out, float* lse) {
-  return with_pointers(contiguous_args(problem, bshd), q, k, v, out, lse);
+  return with_pointers(problem, contiguous_args(problem, bshd), q, k, v, out, lse);
 }
 
 AttentionArgs bhsd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v,
                         void* out, float* lse) {
-  return with_pointers(contiguous_args(problem, bhsd), q, k, v, out, lse);
+  return with_pointers(problem, contiguous_args(problem, bhsd), q, k, v, out, lse);
 }
 
 }  // namespace fa2

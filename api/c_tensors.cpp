@@ -3,6 +3,7 @@
 #include <api/c_read_struct.h>
 #include <api/c_structs.h>
 #include <fa2/c_tensors.h>
+#include <generator/kernel_kind.h>
 #include <operation/operands/bind.h>
 #include <operation/operands/tensor_tables.h>
 #include <runtime/device.h>
@@ -110,6 +111,15 @@ class Longest {
   std::int64_t q_ = 0, k_ = 0;
 };
 
+/// Returns whether V is the first columns of K, where kernels that read both would read them twice.
+bool has_values_in_keys(const Binding& binding, const fa2_problem& problem) {
+  const fa2_array &k = binding.tensor(FA2_K), &v = binding.tensor(FA2_V);
+  bool is_same = k.data == v.data && !kernels::forward_sm80.head_dims.contain(problem.head_dim) &&
+                 problem.head_dim_v <= problem.head_dim;
+  for (int i = 0; i < k.ndim; ++i) is_same &= k.shape[i] <= 1 || k.strides[i] == v.strides[i];
+  return is_same;
+}
+
 }  // namespace
 
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
@@ -118,7 +128,10 @@ fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2
   return bind_tensors<kAttentionTable>(
       span_of(tensors, count), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
-      [&](const Binding& binding) { longest.fill(binding); });
+      [&](const Binding& binding) {
+        longest.fill(binding);
+        problem->values_in_keys = has_values_in_keys(binding, *problem);
+      });
 }
 
 fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_problem* problem,

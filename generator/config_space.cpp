@@ -42,11 +42,12 @@ void check_problem(const KernelKind& kind, const KernelSpec& spec, BrokenRules& 
   rules.expect(kind.runs_on(spec.arch), "{} does not run on {}", kind.name(), spec.arch.name);
   rules.expect(kind.head_dims.contain(t.head_dim), "head_dim = {}, {} for {}", t.head_dim,
                rule_of(kind.head_dims), kind.name());
-  rules.expect(kind.head_dims.contain(t.head_dim_v), "head_dim_v = {}, {} for {}", t.head_dim_v,
-               rule_of(kind.head_dims), kind.name());
+  rules.expect(kind.head_dims_v.contain(t.head_dim_v), "head_dim_v = {}, {} for {}", t.head_dim_v,
+               rule_of(kind.head_dims_v), kind.name());
   const bool reads_keys = t.kv_type == KvType::same || (t.kv_type == KvType::e4m3 && kind.reads_e4m3) ||
                           (t.kv_type == KvType::scaled && kind.pass == KernelPass::forward);
   rules.expect(reads_keys, "kv_type = {} is not for {}", to_string(t.kv_type), kind.name());
+  rules.expect(!t.values_in_keys || kind.finds_values_in_keys, "values_in_keys is not for {}", kind.name());
   kind.supports(t, rules);
 }
 

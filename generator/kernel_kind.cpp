@@ -34,18 +34,19 @@ std::string rule_of(const HeadDims& dims) {
   return fmt::format("must be a multiple of 8 in {}..{}", dims.least, dims.most);
 }
 
-HeadDims head_dims_of(KernelPass pass) {
+HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims) {
   HeadDims all{.least = std::numeric_limits<std::int32_t>::max(), .most = 0};
   for (const KernelKind* kind : kKinds) {
     if (kind->pass != pass) continue;
-    all.least = std::min(all.least, kind->head_dims.least);
-    all.most = std::max(all.most, kind->head_dims.most);
+    all.least = std::min(all.least, (kind->*dims).least);
+    all.most = std::max(all.most, (kind->*dims).most);
   }
   return all;
 }
 
 bool splits_keys(const KernelConfig& config) {
-  return config.schedule == kSplitKeys || config.kernel == KernelId::forward_split;
+  return config.schedule == kSplitKeys || config.kernel == KernelId::forward_split ||
+         config.kernel == KernelId::forward_wide;
 }
 
 std::int32_t neutral_value(std::string_view field) {

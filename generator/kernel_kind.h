@@ -82,7 +82,7 @@ constexpr bool is_chosen(KernelPass pass) {
   return pass < KernelPass::dq_convert || pass == KernelPass::ordered_dq_dk_dv;
 }
 
-/// Multiples of 8 from `least` to `most`, of Q and K and of V and O.
+/// Multiples of 8 from `least` to `most`.
 struct HeadDims {
   std::int32_t least = 8;
   std::int32_t most = 256;
@@ -112,16 +112,18 @@ struct KernelKind {
   /// Operands of one section of heads under a causal mask, in bytes; 0: any. The tiles of a section's heads are interleaved, and
   /// L2 must hold what all of them read: in the forward K and V.
   std::int64_t section_bytes = 0;
-  bool begins_early = false;  ///< its launches may begin while the one before ends (LaunchShape)
-  HeadDims head_dims = {};
-  bool reads_e4m3 = false;  ///< whether K and V may be KvType::e4m3
+  bool begins_early = false;          ///< its launches may begin while the one before ends (LaunchShape)
+  HeadDims head_dims = {};            ///< of Q and K
+  HeadDims head_dims_v = {};          ///< of V and O
+  bool reads_e4m3 = false;            ///< whether K and V may be KvType::e4m3
+  bool finds_values_in_keys = false;  ///< whether V may be columns of K (AttentionProblem::values_in_keys)
   /// The fields that the kernel reads, in the order of KernelConfig::visit. All others must be as in KernelConfig{}.
   std::span<const Tunable> tunables = {};
   /// See default_config().
   KernelConfig default_config = {};
 
   bool (*runs_on)(const Arch& arch) = [](const Arch&) { return true; };
-  /// Checks what the kernel computes at all, besides `head_dims`.
+  /// Checks what the kernel computes at all, besides the head dims.
   void (*supports)(const AttentionTraits& traits, BrokenRules& rules) = [](const AttentionTraits&,
                                                                            BrokenRules&) {};
   /// Checks what fields demand of each other, the traits and the arch. The config may hold any numbers.
@@ -189,8 +191,8 @@ inline KernelPass pass_of(const KernelConfig& config) {
   return kind_of(config).pass;
 }
 
-/// Returns the range of head dims over all kernels that compute `pass`.
-HeadDims head_dims_of(KernelPass pass);
+/// Returns the range of `dims`, &KernelKind::head_dims or &KernelKind::head_dims_v, over all kernels that compute `pass`.
+HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims);
 
 /// Returns whether a launch splits the keys of tiles over blocks.
 bool splits_keys(const KernelConfig& config);

@@ -13,19 +13,22 @@ struct KeyValueFormat {
   ElementType element = ElementType::f16;  ///< of K and V; Q and O have the problem's dtype
   std::int32_t head_dim = 0;               ///< columns of K
   std::int32_t head_dim_v = 0;             ///< columns of V
+  bool values_in_keys = false;             ///< V is the first columns of K
 
   /// Returns the bytes of a key and its value.
   constexpr std::int64_t bytes_per_key() const {
-    return std::int64_t{bytes_of(element)} * (head_dim + head_dim_v);
+    return std::int64_t{bytes_of(element)} * (head_dim + (values_in_keys ? 0 : head_dim_v));
   }
 };
 
 /// Returns the format of a problem, AttentionProblem or AppendProblem, which need not be normalized.
 template <class Problem>
 constexpr KeyValueFormat key_value_format(const Problem& p) {
-  return {.element = element_of(p.kv_type, p.dtype),
-          .head_dim = p.head_dim,
-          .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v};
+  KeyValueFormat format{.element = element_of(p.kv_type, p.dtype),
+                        .head_dim = p.head_dim,
+                        .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v};
+  if constexpr (requires { p.values_in_keys; }) format.values_in_keys = p.values_in_keys;
+  return format;
 }
 
 }  // namespace fa2

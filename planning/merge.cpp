@@ -41,7 +41,7 @@ Violations violations_of(const MergeProblem& p) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
   check_enums(found, p);
-  check_head_dim(found, "head_dim", p.head_dim);
+  check_head_dim(found, "head_dim", p.head_dim, kernels::merge.head_dims);
   expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
   const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
   expect(is_size(p.batch), "batch", p.batch, "must be 0..2147483647");

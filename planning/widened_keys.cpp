@@ -38,8 +38,10 @@ PlannedProblem widened_problem(PlannedProblem p) {
 }
 
 bool may_widen(const PlannedProblem& p, const Arch& arch) {
+  const bool has_dims =
+      kernels::widen.head_dims.contain(p.head_dim) && kernels::widen.head_dims_v.contain(p.head_dim_v);
   return p.kv_type == KvType::e4m3 && !p.batch_invariant && p.row_alignment == RowAlignment::bytes16 &&
-         wgmma_rules::runs_on(arch);
+         has_dims && wgmma_rules::runs_on(arch);
 }
 
 bool widens_keys(const PlannedProblem& p, const Target& target, const ConfigChooser& chooser) {

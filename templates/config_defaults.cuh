@@ -22,6 +22,7 @@ struct ConfigDefaults {
   static constexpr bool varlen = false;
   static constexpr int page_size = 0;
   static constexpr int kv_type = 0;
+  static constexpr bool values_in_keys = false;
   static constexpr bool batch_invariant = false;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 32;
@@ -37,6 +38,7 @@ struct ConfigDefaults {
   static constexpr int skip_masked = 0;
   static constexpr int split_gradients = 0;
   static constexpr int bulk_sums = 0;
+  static constexpr int column_warps = 1;
   static constexpr int packs_heads = 0;
 };
 

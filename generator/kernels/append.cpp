@@ -16,6 +16,8 @@ constexpr KernelKind kernels::append = {
     .main = "attention/rows/append.cu",
     .entry = "fa2_append",
     .make_step = append_step,
+    .head_dims = {.most = 576},
+    .head_dims_v = {.most = 512},
     .reads_e4m3 = true,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::append},

@@ -16,6 +16,7 @@ constexpr KernelKind kernels::dropout_mask = {
     .entry = "fa2_dropout_mask",
     .make_step = dropout_mask_step,
     .head_dims = {.least = 0},  // it reads none
+    .head_dims_v = {.least = 0},
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::dropout_mask},
     .constants =

@@ -16,6 +16,8 @@ constexpr KernelKind kernels::merge = {
     .main = "attention/rows/merge.cu",
     .entry = "fa2_merge",
     .make_step = merge_step,
+    .head_dims = {.most = 512},
+    .head_dims_v = {.most = 512},
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::merge},
     .supports =

@@ -35,9 +35,9 @@ constexpr int row_bytes(const AttentionTraits& traits, Side side) {
   return (dim * element + 31) / 32 * 32;
 }
 
-/// Returns the bytes of one row of K and one of V.
+/// Returns the bytes of one row of K and one of V, which may be part of it.
 constexpr int key_value_row_bytes(const AttentionTraits& traits) {
-  return row_bytes(traits, Side::k) + row_bytes(traits, Side::v);
+  return row_bytes(traits, Side::k) + (traits.values_in_keys ? 0 : row_bytes(traits, Side::v));
 }
 
 /// Returns the bytes of one row of Q and one of O.

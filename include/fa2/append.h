@@ -17,8 +17,8 @@ enum class RotaryStyle : std::uint8_t { halves, interleaved };
 /// request Q, by rotary embedding (RoFormer, arXiv 2104.09864). flash_attn_with_kvcache() begins with this operation.
 struct AppendProblem {
   DType dtype = DType::f16;
-  std::int32_t head_dim = 128;  ///< columns of Q and K; a multiple of 8, 8..256
-  std::int32_t head_dim_v = 0;  ///< columns of V; a multiple of 8, 8..256; 0 means head_dim
+  std::int32_t head_dim = 128;  ///< columns of Q and K; a multiple of 8, 8..576
+  std::int32_t head_dim_v = 0;  ///< columns of V; a multiple of 8, 8..512; 0 means head_dim
   /// How many leading columns of Q and K are rotated; a multiple of 8, 0 .. head_dim; 0: none.
   std::int32_t rotary_dim = 0;
   RotaryStyle rotary_style = RotaryStyle::halves;
@@ -51,10 +51,10 @@ struct AppendProblem {
         row("dtype", &P::dtype).help("element type of Q, K and V"),
         row("head_dim", &P::head_dim)
             .along(Axis::column, 1)
-            .help("head dimension of Q and K, a multiple of 8 in 8..256"),
+            .help("head dimension of Q and K, a multiple of 8 in 8..576"),
         row("head_dim_v", &P::head_dim_v)
             .along(Axis::column, 1)
-            .help("head dimension of V, a multiple of 8 in 8..256; 0: head_dim"),
+            .help("head dimension of V, a multiple of 8 in 8..512; 0: head_dim"),
         row("rotary_dim", &P::rotary_dim)
             .help("how many columns of Q and K are rotated, from the first on; a multiple of 8; 0: none"),
         row("rotary_style", &P::rotary_style).help("which two columns are rotated together"),

@@ -204,7 +204,8 @@ struct AttentionArgs {
       "(total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)";
 };
 
-/// Returns arguments for contiguous (batch, seqlen, heads, dim) tensors; packed ones are (total, heads, dim).
+/// Returns arguments for contiguous (batch, seqlen, heads, dim) tensors; packed ones are (total, heads, dim). With values_in_keys
+/// V is in `k`, and `v` is ignored.
 FA2_API AttentionArgs bshd_args(const AttentionProblem&, const void* q, const void* k, const void* v,
                                 void* out, float* lse = nullptr);
 /// Returns arguments for contiguous (batch, heads, seqlen, dim) tensors; packed ones are (heads, total, dim).

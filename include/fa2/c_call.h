@@ -33,8 +33,8 @@ enum {
 typedef struct fa2_problem {
   uint32_t struct_size; /* sizeof(fa2_problem) */
   int32_t dtype; /* element type of Q and O, and of K and V unless kv_type says another; 0: f16, 1: bf16 */
-  int32_t head_dim; /* head dimension of Q and K, a multiple of 8 in 8..256 */
-  int32_t head_dim_v; /* head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim */
+  int32_t head_dim; /* head dimension of Q and K, a multiple of 8 in 8..576 */
+  int32_t head_dim_v; /* head dimension of V and O, a multiple of 8 in 8..512; 0: head_dim */
   int32_t mask; /* which keys a query sees; 0: none, 1: causal_bottom_right, 2: causal_top_left */
   int32_t has_window_left; /* 0: no window_left */
   int32_t has_window_right; /* 0: no window_right */
@@ -45,8 +45,8 @@ typedef struct fa2_problem {
   int32_t varlen; /* sequences have lengths of their own, which only the device knows; 0 or 1 */
   int32_t page_size; /* rows per page of K and V; 0: they are not paged */
   int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled */
+  int32_t values_in_keys; /* V is the first columns of K, as in latent attention (MLA); 0 or 1 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
-  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t batch; /* sequences */
@@ -142,8 +142,8 @@ typedef struct fa2_backward_args {
 typedef struct fa2_append_problem {
   uint32_t struct_size; /* sizeof(fa2_append_problem) */
   int32_t dtype; /* element type of Q, K and V; 0: f16, 1: bf16 */
-  int32_t head_dim; /* head dimension of Q and K, a multiple of 8 in 8..256 */
-  int32_t head_dim_v; /* head dimension of V, a multiple of 8 in 8..256; 0: head_dim */
+  int32_t head_dim; /* head dimension of Q and K, a multiple of 8 in 8..576 */
+  int32_t head_dim_v; /* head dimension of V, a multiple of 8 in 8..512; 0: head_dim */
   /* how many columns of Q and K are rotated, from the first on; a multiple of 8; 0: none */
   int32_t rotary_dim;
   int32_t rotary_style; /* which two columns are rotated together; 0: halves, 1: interleaved */
@@ -221,7 +221,7 @@ typedef struct fa2_merge_problem {
   int32_t dtype; /* element type of the parts and of O, unless they are float32; 0: f16, 1: bf16 */
   int32_t float32_parts; /* the parts are float32; 0 or 1 */
   int32_t float32_output; /* O is float32; 0 or 1 */
-  int32_t head_dim; /* head dimension of O, a multiple of 8 in 8..256 */
+  int32_t head_dim; /* head dimension of O, a multiple of 8 in 8..512 */
   int32_t reserved; /* 0 */
   int64_t parts; /* partial outputs; at least 1 */
   int64_t batch; /* sequences; 1 if they are packed */

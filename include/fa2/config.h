@@ -15,6 +15,7 @@
     KERNEL(forward_sm80)                                                                                 \
     KERNEL(forward_split)         /* few queries, on every GPU: split KV over blocks and warps */        \
     KERNEL(forward_sm90)                                                                                 \
+    KERNEL(forward_wide)          /* head dims beyond 256, on every GPU */                               \
     KERNEL(backward_delta)        /* rowsum(dO * O) */                                                   \
     KERNEL(backward_dq_sm80)                                                                             \
     KERNEL(backward_dk_dv_sm80)                                                                          \
@@ -52,8 +53,9 @@ struct KernelConfig {
   std::int32_t tile_m = 64;
   /// Rows of the other side per iteration: keys, or queries in a backward kernel that computes dK or dV.
   std::int32_t tile_n = 32;
-  std::int32_t warps = 4;  ///< warps that compute; each owns tile_m / warps rows, except in forward_split
-  /// Buffers of a ring. forward_sm80: tiles of K and V in flight; 1: one buffer each. forward_split: per warp. forward_sm90:
+  std::int32_t warps =
+      4;  ///< warps that compute; each owns tile_m / warps rows, except in forward_split and forward_wide
+  /// Buffers of a ring. forward_sm80 and forward_wide: tiles of K and V in flight; 1: one buffer each. forward_split: per warp. forward_sm90:
   /// slots that K and V share. Backward: tiles of the side that the loop reads.
   std::int32_t stages = 1;
   /// 1: Q is read into registers once. forward_sm80 then reuses its shared memory for K and V.
@@ -75,6 +77,8 @@ struct KernelConfig {
   /// backward_sm90: 1: dQ of an iteration passes through shared memory, and another warp adds it in one bulk operation; 0: the warps
   /// that compute it add it.
   std::int32_t bulk_sums = 0;
+  /// forward_wide: warps that share rows: each computes the scores of its own keys, and its own columns of O.
+  std::int32_t column_warps = 1;
 
   /// Calls field(name, value) for every tunable: all fields but `kernel`.
   template <class Self, class Visitor>
@@ -93,6 +97,7 @@ struct KernelConfig {
     field("skip_masked", self.skip_masked);
     field("split_gradients", self.split_gradients);
     field("bulk_sums", self.bulk_sums);
+    field("column_warps", self.column_warps);
   }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);

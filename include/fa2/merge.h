@@ -15,7 +15,7 @@ struct MergeProblem {
   DType dtype = DType::f16;     ///< of the parts and of O, unless they are float32
   bool float32_parts = false;   ///< whether the parts are float32
   bool float32_output = false;  ///< whether O is float32
-  std::int32_t head_dim = 128;  ///< columns of O; a multiple of 8, 8..256
+  std::int32_t head_dim = 128;  ///< columns of O; a multiple of 8, 8..512
   std::int64_t parts = 1;       ///< partial outputs; >= 1
   std::int64_t batch = 1;       ///< sequences; 1 if they are packed
   std::int64_t heads = 1;       ///< query heads
@@ -31,7 +31,7 @@ struct MergeProblem {
         row("float32_output", &P::float32_output).help("O is float32"),
         row("head_dim", &P::head_dim)
             .along(Axis::column, 0)
-            .help("head dimension of O, a multiple of 8 in 8..256"),
+            .help("head dimension of O, a multiple of 8 in 8..512"),
         row("parts", &P::parts).sizes(Axis::part).help("partial outputs; at least 1"),
         row("batch", &P::batch).sizes(Axis::entry).help("sequences; 1 if they are packed"),
         row("heads", &P::heads).sizes(Axis::head).help("query heads"),

@@ -23,8 +23,8 @@ namespace fa2 {
 /// One member, one row: comparison, hash, texts, JSON, keys, tuning buckets, the C struct and flags follow from it.
 struct AttentionProblem {
   DType dtype = DType::f16;
-  std::int32_t head_dim = 0;    ///< columns of Q and K; a multiple of 8, 8..256
-  std::int32_t head_dim_v = 0;  ///< columns of V and O; a multiple of 8, 8..256; 0 means head_dim
+  std::int32_t head_dim = 0;    ///< columns of Q and K; a multiple of 8, 8..576
+  std::int32_t head_dim_v = 0;  ///< columns of V and O; a multiple of 8, 8..512; 0 means head_dim
   MaskKind mask = MaskKind::none;
 
   /// A sliding window, in addition to the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
@@ -55,6 +55,9 @@ struct AttentionProblem {
   /// times v_descale. With e4m3, for 8-bit caches, head_dim and head_dim_v are multiples of 16, and rows begin at multiples of 16
   /// bytes. Gradients need `same`.
   KvType kv_type = KvType::same;
+  /// V is the first head_dim_v columns of K, as in the latents of multi-head latent attention (MLA, arXiv 2405.04434): kernels read
+  /// keys and values once. AttentionArgs::v must be `k`, with its strides, and head_dim_v at most head_dim. Gradients need false.
+  bool values_in_keys = false;
   /// O and LSE of a sequence have the same bits as in a batch of that sequence alone, whatever the batch, its order and its
   /// longest sequence. For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It
   /// costs time, most for long prompts. If false, bits depend on the batch. Every run gives the same bits in either case.
@@ -81,10 +84,10 @@ struct AttentionProblem {
         row("dtype", &P::dtype).help("element type of Q and O, and of K and V unless kv_type says another"),
         row("head_dim", &P::head_dim)
             .along(Axis::column, 1)
-            .help("head dimension of Q and K, a multiple of 8 in 8..256"),
+            .help("head dimension of Q and K, a multiple of 8 in 8..576"),
         row("head_dim_v", &P::head_dim_v)
             .along(Axis::column, 1)
-            .help("head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim"),
+            .help("head dimension of V and O, a multiple of 8 in 8..512; 0: head_dim"),
         row("mask", &P::mask).option("mask").help("which keys a query sees"),
         row("window_left", &P::window_left)
             .option("window_left")
@@ -104,6 +107,8 @@ struct AttentionProblem {
             .used_if("varlen")
             .help("rows per page of K and V; 0: they are not paged"),
         row("kv_type", &P::kv_type).help("element type of K and V: that of Q, or 8 bits"),
+        row("values_in_keys", &P::values_in_keys)
+            .help("V is the first columns of K, as in latent attention (MLA)"),
         row("batch_invariant", &P::batch_invariant)
             .option("batch_invariant")
             .help("the bits of a sequence do not depend on the batch"),

@@ -260,6 +260,20 @@ void check_tables(Violations& found, const AttentionProblem& p, const AttentionA
   }
 }
 
+/// Checks that V is K where the problem says so.
+void check_values_in_keys(Violations& found, const AttentionProblem& problem, OperandList operands) {
+  const Operand& k = operands[Role::k];
+  const Operand& v = operands[Role::v];
+  if (!problem.values_in_keys || v.is_absent()) return;
+  bool is_same = v.data == k.data;
+  for (std::size_t i = 0; i < k.strides.size(); ++i)
+    is_same &= k.extents[i] <= 1 || v.strides[i] == k.strides[i];
+  if (!is_same)
+    found.push_back({"v", address_text(v),
+                     fmt::format("must be k, at {}, with its strides, or the problem's values_in_keys false",
+                                 address_text(k))});
+}
+
 bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
@@ -292,6 +306,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   check_dropout(found, problem, args.dropout);
   if (computes_nothing(problem)) return found;
   check_tables(found, problem, args);
+  check_values_in_keys(found, problem, operands);
   check_operands(found, operands, problem.row_alignment);
   return found;
 }

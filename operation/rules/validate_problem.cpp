@@ -90,8 +90,8 @@ void check_grid(Violations& found, std::int64_t batch, const Side& side) {
 
 }  // namespace
 
-void check_head_dim(Violations& found, const char* field, std::int32_t dim, const char* otherwise) {
-  static const HeadDims dims = head_dims_of(KernelPass::forward);
+void check_head_dim(Violations& found, const char* field, std::int32_t dim, const HeadDims& dims,
+                    const char* otherwise) {
   if (!dims.contain(dim)) found.push_back({field, fmt::format("{}", dim), rule_of(dims) + otherwise});
 }
 
@@ -100,6 +100,13 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   Violations found;
   check_number(found, "page_size", p.page_size, p.page_size == 0,
                "must be 0: gradients of pages are not computed");
+  static const HeadDims dims = head_dims_of(KernelPass::dq, &KernelKind::head_dims),
+                        dims_v = head_dims_of(KernelPass::dq, &KernelKind::head_dims_v);
+  constexpr const char* kWider = ": gradients of wider heads are not computed";
+  check_head_dim(found, "head_dim", p.head_dim, dims, kWider);
+  check_head_dim(found, "head_dim_v", p.head_dim_v, dims_v, kWider);
+  check_number(found, "values_in_keys", p.values_in_keys, !p.values_in_keys,
+               "must be false: gradients of values in keys are not computed");
   if (p.kv_type != KvType::same)
     found.push_back({"kv_type", std::string(to_string(p.kv_type)),
                      "must be same: gradients of 8-bit keys and values are not computed"});
@@ -120,6 +127,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enums(found, p);
   check_key_value_format(found, problem);
+  check_number(found, "head_dim_v", p.head_dim_v, !p.values_in_keys || p.head_dim_v <= p.head_dim,
+               "must be at most head_dim with values_in_keys: V is columns of K");
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");
   check_number(found, "heads_q", p.heads_q, p.heads_q >= 1, "must be at least 1");
   const bool own_heads_kv = problem.heads_kv != 0;

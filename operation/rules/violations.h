@@ -5,6 +5,7 @@
 #include <fa2/args.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 
 #include <cstdint>
 #include <type_traits>
@@ -18,8 +19,9 @@ using Violations = std::vector<Violation>;
 /// Checks dropout's numbers. The operand checks look at the pointer to the state.
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
 
-/// Rejects a head dim that no forward kernel computes. `otherwise` ends the rule: ", or 0 for head_dim".
-void check_head_dim(Violations& found, const char* field, std::int32_t dim, const char* otherwise = "");
+/// Rejects a head dim that no kernel computes. `otherwise` ends the rule: ", or 0 for head_dim".
+void check_head_dim(Violations& found, const char* field, std::int32_t dim, const HeadDims& dims,
+                    const char* otherwise = "");
 
 template <class Enum>
 void check_enum(Violations& found, const char* field, Enum value) {
@@ -30,8 +32,14 @@ void check_enum(Violations& found, const char* field, Enum value) {
 /// Checks what a key and its value are in memory, for attention and for append(): see KeyValueFormat.
 template <class Problem>
 void check_key_value_format(Violations& found, const Problem& problem) {
-  check_head_dim(found, "head_dim", problem.head_dim);
-  if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
+  static const HeadDims dims = head_dims_of(KernelPass::forward, &KernelKind::head_dims),
+                        dims_v = head_dims_of(KernelPass::forward, &KernelKind::head_dims_v);
+  check_head_dim(found, "head_dim", problem.head_dim, dims);
+  if (problem.head_dim_v != 0) {
+    check_head_dim(found, "head_dim_v", problem.head_dim_v, dims_v, ", or 0 for head_dim");
+  } else if (dims.contain(problem.head_dim)) {
+    check_head_dim(found, "head_dim_v", problem.head_dim, dims_v, "; 0 stands for head_dim");
+  }
   if (problem.kv_type != KvType::e4m3) return;
   for (const auto& [name, dim] :
        {std::pair{"head_dim", problem.head_dim}, {"head_dim_v", problem.head_dim_v}}) {

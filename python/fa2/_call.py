@@ -72,6 +72,7 @@ FLAGS = {
     "sinks": "attention sinks: a logit per head joins the softmax",
     "dropout": "probabilities are dropped at random",
     "varlen": "sequences have lengths of their own, which only the device knows",
+    "values_in_keys": "V is the first columns of K, as in latent attention (MLA)",
     "batch_invariant": "the bits of a sequence do not depend on the batch",
     # end of problem flags
 }

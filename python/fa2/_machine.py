@@ -84,6 +84,7 @@ def precompile(
     sinks: bool | Iterable[bool] = False,
     dropout: bool | Iterable[bool] = False,
     varlen: bool | Iterable[bool] = False,
+    values_in_keys: bool | Iterable[bool] = False,
     batch_invariant: bool | Iterable[bool] = False,
     # end of flag parameters
     page_size: int = 0,

@@ -42,9 +42,9 @@ FA2_DEVICE OperandA<kM> load_operand_of_bytes(Tile tile, int row, int col) {
 }
 
 /// Computes c += A B^T. a.step(k): columns [16 k, 16 k + 16) of A, as load_operand_of_bytes() returns them.
-template <class Element, bool kConverts, int kM, int kN, class A, int kRows, int kCols>
-FA2_DEVICE void gemm_nt_bytes(AccumulatorTile<kM, kN>& c, const A& a, ByteTile<kRows, kCols> b) {
-  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+template <class Element, bool kConverts, int kM, int kN, class A, class Tile>
+FA2_DEVICE void gemm_nt_bytes(AccumulatorTile<kM, kN>& c, const A& a, Tile b) {
+  static_assert(kN * 8 == Tile::rows, "B's rows are the accumulator's columns");
   FA2_UNROLL
   for (int k = 0; k < A::steps; k += 2) {
     const bool has_second = k + 1 < A::steps;
@@ -67,9 +67,8 @@ FA2_DEVICE void gemm_nt_bytes(AccumulatorTile<kM, kN>& c, const A& a, ByteTile<k
 }
 
 /// Computes c += A B for one k-step: rows [row, row + 16) of B. Columns of B beyond c's are left out.
-template <class Element, bool kConverts, int kM, int kN, int kRows, int kCols>
-FA2_DEVICE void gemm_nn_bytes(InterleavedTile<kM, kN>& c, const OperandA<kM>& a, ByteTile<kRows, kCols> b,
-                              int row) {
+template <class Element, bool kConverts, int kM, int kN, class Tile>
+FA2_DEVICE void gemm_nn_bytes(InterleavedTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int row) {
   FA2_UNROLL
   for (int n = 0; n < kN; n += 4) {
     u32 block[4];

@@ -113,7 +113,7 @@ FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, R
 }
 
 /// Stores rows [first_row, first_row + kWarpRows) of `tile` with one warp; row r goes to destination.row(r).
-/// Rows outside `rows` and columns beyond the destination's are not stored.
+/// Rows outside `rows`, and columns from destination.cols on, are not stored.
 template <bool kAligned, int kWarpRows, int kRows, int kTileCols, class Destination, class Rows>
 FA2_DEVICE void store_tile(const Destination& destination, SharedTile<kRows, kTileCols> tile, int first_row,
                            const Rows& rows) {
@@ -125,7 +125,7 @@ FA2_DEVICE void store_tile(const Destination& destination, SharedTile<kRows, kTi
     FA2_UNROLL
     for (int first = 0; first < kWarpRows; first += rows_per_pass) {
       const int row = first_row + first + ptx::lane_index() / chunks_per_row;
-      if (col >= Destination::cols || !rows.has(row)) continue;
+      if (col >= destination.cols || !rows.has(row)) continue;
       const ptx::Vector16 chunk = ptx::ld_shared_v4(tile.chunk_address(row, page, lane_chunk));
       u16* const to = const_cast<u16*>(destination.row(row)) + col;
       if constexpr (kAligned) {

@@ -37,12 +37,11 @@ FA2_DEVICE void gemm_nn_block(AccumulatorTile<kM, kN>& c, int n, const OperandA<
 }
 
 /// Computes c += A B for one k-step: rows [row, row + 16) of B. B's columns are c's first.
-template <class Element, int kM, int kN, int kRows, int kCols>
-FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
-                             int row) {
-  static_assert(kN * 8 >= kCols, "B's columns are the accumulator's first");
+template <class Element, int kM, int kN, class Tile>
+FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int row) {
+  static_assert(kN * 8 >= Tile::cols, "B's columns are the accumulator's first");
   FA2_UNROLL
-  for (int n = 0; n < kCols / 8; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
+  for (int n = 0; n < Tile::cols / 8; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
 }
 
 /// Computes c += A B^T. A: rows [row, row + 16 kM) of a shared tile.

@@ -79,4 +79,37 @@ struct SharedTile {
   }
 };
 
+/// kRows rows of a shared tile from row `first` on, which must be a multiple of 16.
+template <class Tile, int kRows>
+struct TileRows {
+  static constexpr int rows = kRows, cols = Tile::cols;
+  Tile tile;
+  int first;
+
+  template <BlockOrder kOrder>
+  FA2_DEVICE SharedAddress block_address(int row, int col) const {
+    return tile.template block_address<kOrder>(first + row, col);
+  }
+};
+
+/// kCols columns of a shared tile from column `first` on, both multiples of 16. Those beyond the first kEnd of the tile
+/// are copies of its first ones: they exist, and nobody needs them.
+template <class Tile, int kCols, int kEnd>
+struct TileColumns {
+  static constexpr int rows = Tile::rows, cols = kCols;
+  static_assert(kEnd <= Tile::cols, "columns up to the last needed one exist");
+  Tile tile;
+  int first;
+
+  template <BlockOrder kOrder>
+  FA2_DEVICE SharedAddress block_address(int row, int col) const {
+    constexpr bool kAllExist = kEnd % kCols == 0;
+    if constexpr (kAllExist && kCols % 64 == 0) {  // whole pages: the distance is the same for every column
+      return tile.template block_address<kOrder>(row, col) + static_cast<u32>(first * rows * 2);
+    } else {
+      return tile.template block_address<kOrder>(row, kAllExist || first + col < kEnd ? first + col : 0);
+    }
+  }
+};
+
 }  // namespace fa2

@@ -1,4 +1,6 @@
 // Paged KV: pages of any size, in any order, with every forward kernel.
+#include "../support/pages.h"
+
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -52,73 +54,6 @@ ContextOptions pinned(const std::string& config, const AttentionProblem& problem
   return options;
 }
 
-/// Returns the number of table entries of sequence `b`.
-std::int64_t pages_of(const AttentionProblem& p, const Lengths& lengths, std::size_t b) {
-  return (lengths.k[b] + p.page_size - 1) / p.page_size;
-}
-
-/// Returns the problem with paged K and V. The cache has a few more pages than are in use.
-AttentionProblem with_pages(AttentionProblem problem, const Lengths& lengths, Packing packing,
-                            int page_size) {
-  problem = with_lengths(problem, lengths, packing);
-  problem.page_size = page_size;
-  problem.page_count = 3;
-  for (std::size_t b = 0; b < lengths.k.size(); ++b) problem.page_count += pages_of(problem, lengths, b);
-  return problem;
-}
-
-/// Makes a table that uses each page once, in random order. Entries that no kernel may read name no page.
-void set_pages(GuardedCall& call, const Lengths& lengths, unsigned seed) {
-  const AttentionProblem& p = call.problem;
-  std::vector<std::int32_t> pages(static_cast<std::size_t>(p.page_count));
-  std::iota(pages.begin(), pages.end(), 0);
-  std::shuffle(pages.begin(), pages.end(), std::mt19937(seed));
-  call.tables.page_table.assign(static_cast<std::size_t>(p.batch * call.args.page_table_stride),
-                                std::numeric_limits<std::int32_t>::max());
-  std::size_t next = 0;
-  for (std::size_t b = 0; b < lengths.k.size(); ++b) {
-    const auto row = static_cast<std::ptrdiff_t>(b) * call.args.page_table_stride;
-    for (std::int64_t i = 0; i < pages_of(p, lengths, b); ++i)
-      call.tables.page_table[static_cast<std::size_t>(row + i)] = pages[next++];
-  }
-}
-
-/// Fills with NaN the rows of pages that no query of their sequence sees, and pages of no sequence. The
-/// caller must upload the call.
-void poison_pages(GuardedCall& call) {
-  std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  const std::vector<reference::Sequence> sequences = call.sequences();
-  for (std::size_t b = 0; b < sequences.size(); ++b) {
-    const AttentionProblem alone = reference::problem_of(call.problem, sequences[b]);
-    for (std::int64_t j = 0; j < alone.seqlen_k; ++j) {
-      bool is_seen = false;
-      for (std::int64_t i = 0; i < alone.seqlen_q; ++i) is_seen |= reference::is_visible(alone, i, j);
-      const std::int64_t entry =
-          static_cast<std::int64_t>(b) * call.args.page_table_stride + j / call.problem.page_size;
-      if (is_seen)
-        seen.insert({call.tables.page_table[static_cast<std::size_t>(entry)], j % call.problem.page_size});
-    }
-  }
-  for (std::int64_t page = 0; page < call.problem.page_count; ++page) {
-    for (std::int64_t row = 0; row < call.problem.page_size; ++row) {
-      if (seen.contains({page, row})) continue;
-      poison(call.k, {page, row, 1});
-      poison(call.v, {page, row, 1});
-    }
-  }
-}
-
-GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing, int page_size,
-                    MakeLayout layout = guarded_bshd) {
-  const AttentionProblem p = with_pages(problem, lengths, packing, page_size);
-  GuardedCall call(p, layouts_of(p, layout));
-  set_lengths(call, lengths, packing);
-  set_pages(call, lengths, 5);
-  poison_pages(call);
-  call.upload();
-  return call;
-}
-
 /// CHECKs the contract for pairs of all traits, among them page sizes, on several mixes of lengths, with Q
 /// packed and batched.
 void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes,
@@ -137,8 +72,8 @@ void expect_contracts(const std::vector<std::string>& configs, const std::vector
     std::tie(problem.heads_q, problem.heads_kv) = kHeads[i % std::size(kHeads)];
     const std::size_t mix = i % length_mixes().size();
     const Packing packing = i % 2 == 0 ? Packing::queries : Packing::batched;
-    GuardedCall call = call_of(problem, length_mixes()[mix], packing, page_sizes[c[1]],
-                               i / 2 % 2 == 0 ? guarded_bshd : guarded_bhsd);
+    GuardedCall call = paged_call(problem, length_mixes()[mix], packing, page_sizes[c[1]],
+                                  i / 2 % 2 == 0 ? guarded_bshd : guarded_bhsd);
     INFO(configs[c[0]], ", mix ", mix);
     Context context(pinned(configs[c[0]], call.problem));
     run_and_expect_contract(context, call);
@@ -187,7 +122,7 @@ TEST_CASE("pages: sizes that TMA cannot load, with every variant, with forward_s
 TEST_CASE("pages: rows aligned only to one element") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16, misaligned);
+  GuardedCall call = paged_call(grouped(), kDecoding, Packing::batched, 16, misaligned);
   Context context(untuned());
   run_and_expect_contract(context, call);
 }
@@ -197,7 +132,7 @@ TEST_CASE("pages: sequences that share their first pages, and one page used many
   const ScopedContext current(device_under_test());
   const Lengths lengths({3, 1, 2}, {100, 90, 64});
   for (const int page_size : {1, 16}) {
-    GuardedCall call = call_of(grouped(), lengths, Packing::batched, page_size);
+    GuardedCall call = paged_call(grouped(), lengths, Packing::batched, page_size);
     call.randomize(9);
     auto& table = call.tables.page_table;
     const auto stride = call.args.page_table_stride;
@@ -212,7 +147,7 @@ TEST_CASE("pages: sequences that share their first pages, and one page used many
 TEST_CASE("pages: one plan serves any table and any lengths") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  GuardedCall call = call_of(grouped(MaskKind::none), kDecoding, Packing::batched, 16);
+  GuardedCall call = paged_call(grouped(MaskKind::none), kDecoding, Packing::batched, 16);
   Context context(untuned());
   const AttentionPlan plan = context.plan(call.problem, device_under_test());
   unsigned seed = 1;
@@ -251,7 +186,7 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
 TEST_CASE("pages: the same bits as contiguous keys") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  GuardedCall paged = call_of(grouped(), kDecoding, Packing::batched, 16);
+  GuardedCall paged = paged_call(grouped(), kDecoding, Packing::batched, 16);
   GuardedCall plain(with_lengths(grouped(), kDecoding, Packing::batched));
   set_lengths(plain, kDecoding, Packing::batched);
   const std::vector<reference::Sequence> sequences = paged.sequences();
@@ -280,7 +215,7 @@ TEST_CASE(
   const ScopedEnvironment checked("FA2_CHECK", "1");
   Context context(untuned());
   for (const std::int32_t page : {-1, 1000, std::numeric_limits<std::int32_t>::max()}) {
-    GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16);
+    GuardedCall call = paged_call(grouped(), kDecoding, Packing::batched, 16);
     const auto row = static_cast<std::size_t>(call.args.page_table_stride) * 3;
     call.tables.page_table[row + 9] = page;  // of keys 144 and later, in a sequence of 130
     call.upload();

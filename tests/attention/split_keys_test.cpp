@@ -31,6 +31,7 @@ constexpr const char* kTwoWarpgroups =
     "max=1";
 
 constexpr const char* kWarps = "kernel=forward_split,tile_m=16,tile_n=16,warps=4,stages=3";
+constexpr const char* kWide = "kernel=forward_wide,tile_m=16,tile_n=32,warps=4,stages=2,column_warps=4";
 
 /// Returns the configs that the device under test can run.
 std::vector<const char*> split_configs() {
@@ -141,6 +142,26 @@ TEST_CASE("split KV: any number of blocks, fewer than tiles and more than KV blo
       expect_contract_with(plan_of(problem, config, sm_count), call);
       ++i;
     }
+  }
+}
+
+TEST_CASE("split KV: latents, whose values are in their keys, and wide heads") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  std::size_t i = 0;
+  for (const int sm_count : {1, 3, 7, 40}) {
+    AttentionProblem problem =
+        decode(i % 2 == 0 ? 1 : 3, 333, i % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right);
+    problem.heads_kv = 1;
+    problem.values_in_keys = i % 2 == 0;
+    problem.head_dim = problem.values_in_keys ? 96 : 264;
+    problem.head_dim_v = problem.values_in_keys ? 64 : 272;
+    problem.sinks = i > 1;
+    problem.batch_invariant = i == 3;
+    INFO(sm_count, " SMs");
+    GuardedCall call(problem);
+    expect_contract_with(plan_of(problem, kWide, sm_count), call);
+    ++i;
   }
 }
 

@@ -40,8 +40,8 @@ BUGS = {
          "% 2 * 2], v[i % 2 * 2 + 1]);"),
     ],
     "copy.cuh": [
-        ("store_tile", "O written beyond seqlen_q", "col >= Destination::cols || !rows.has(row)", "col >= Destination::cols"),
-        ("store_tile", "O written beyond head_dim_v", "col >= Destination::cols || !rows.has(row)", "!rows.has(row)"),
+        ("store_tile", "O written beyond seqlen_q", "col >= destination.cols || !rows.has(row)", "col >= destination.cols"),
+        ("store_tile", "O written beyond head_dim_v", "col >= destination.cols || !rows.has(row)", "!rows.has(row)"),
         ("load_tile", "zero fill of missing rows and columns forgotten", "from + (page - start), exists ? 16 : 0",
          "from + (page - start), 16"),
         ("load_tile", "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) &&", ""),
@@ -50,6 +50,10 @@ BUGS = {
         ("load_tile", "a last partial pass runs past the tile", "if (kRows % rows_per_pass != 0 && row >= kRows) break;", ""),
     ],
     "shared_tile.cuh": [
+        ("TileRows", "rows of a tile from its first on", "first + row, col", "row, col", "head dims"),
+        ("TileColumns", "columns of whole pages from the first on", "static_cast<u32>(first * rows * 2)", "0u", "head dims"),
+        ("TileColumns", "columns behind the last one are read", "kAllExist || first + col < kEnd ? first + col : 0",
+         "first + col", "head dims"),
         ("chunk_address", "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
         ("block_address", "swizzle missing where fragments are read", "((lane_chunk ^ swizzle(lane_row, width)) << 4)",
          "(lane_chunk << 4)"),

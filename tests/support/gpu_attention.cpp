@@ -115,6 +115,15 @@ void send(reference::Tensor& tensor, const Layout& layout, ElementType type, Dev
   buffer.upload(bytes.data(), buffer.size());
 }
 
+reference::Tensor first_columns(const reference::Tensor& of, std::int64_t count) {
+  reference::Tensor columns = constant_tensor({of.batch, of.heads, of.rows, count}, 0);
+  for (std::int64_t b = 0; b < of.batch; ++b)
+    for (std::int64_t h = 0; h < of.heads; ++h)
+      for (std::int64_t r = 0; r < of.rows; ++r)
+        for (std::int64_t d = 0; d < count; ++d) columns.at(b, h, r, d) = of.at(b, h, r, d);
+  return columns;
+}
+
 DeviceBuffer buffer_for(const Layout& layout, ElementType type) {
   return DeviceBuffer(index(layout.total) * index(bytes_of(type)));
 }
@@ -167,6 +176,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.k_strides = layouts.k.strides;
   args.v_strides = layouts.v.strides;
   args.out_strides = layouts.out.strides;
+  if (problem.values_in_keys) args.v = args.k, args.v_strides = args.k_strides;
   if (problem.dropout) args.dropout = {.probability = 0.3f, .seed = 0x123456789abcdef, .offset = 42};
   make_numbers();
   if (problem.kv_type != KvType::same) make_descales();
@@ -239,7 +249,11 @@ void GuardedCall::randomize(unsigned seed) {
 void GuardedCall::upload() {
   send(q, layouts_.q, problem.dtype, q_);
   send(k, layouts_.k, kv_element(), k_);
-  send(v, layouts_.v, kv_element(), v_);
+  if (problem.values_in_keys) {
+    v = first_columns(k, problem.head_dim_v);
+  } else {
+    send(v, layouts_.v, kv_element(), v_);
+  }
   upload_numbers();
   upload_descales();
   if (problem.varlen) upload_tables();

@@ -34,9 +34,8 @@ struct KeyValueFormat<Config, true> {
 };
 
 /// Computes S += Q K^T. q.step(k): columns [16 k, 16 k + 16) of Q.
-template <class Config, int kM, int kN, class Queries>
-FA2_DEVICE void add_scores(AccumulatorTile<kM, kN>& scores, const Queries& q,
-                           typename KeyValueFormat<Config>::template Tile<Config::head_dim> keys) {
+template <class Config, int kM, int kN, class Queries, class Keys>
+FA2_DEVICE void add_scores(AccumulatorTile<kM, kN>& scores, const Queries& q, Keys keys) {
   using Element = typename Config::Element;
   if constexpr (are_bytes<Config>) {
     gemm_nt_bytes<Element, Config::converts_e4m3>(scores, q, keys);
@@ -47,9 +46,8 @@ FA2_DEVICE void add_scores(AccumulatorTile<kM, kN>& scores, const Queries& q,
 }
 
 /// Computes O += P V.
-template <class Config, int kM, int kN, class Output>
-FA2_DEVICE void add_values(Output& output, const AccumulatorTile<kM, kN>& probabilities,
-                           typename KeyValueFormat<Config>::template Tile<Config::head_dim_v> values) {
+template <class Config, int kM, int kN, class Output, class Values>
+FA2_DEVICE void add_values(Output& output, const AccumulatorTile<kM, kN>& probabilities, Values values) {
   using Element = typename KeyValueFormat<Config>::Probability;
   FA2_UNROLL
   for (int k = 0; k < Config::tile_n / 16; ++k) {

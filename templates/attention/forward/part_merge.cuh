@@ -44,31 +44,40 @@ struct PartRow {
   }
 
   template <class Row, int kM, int kN>
-  FA2_DEVICE static void put_row(const Row& row, const AccumulatorTile<kM, kN>& output, int m, int half) {
+  FA2_DEVICE static void put_row(const Row& row, const AccumulatorTile<kM, kN>& output, int m, int half,
+                                 int first_col) {
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
       const float(&value)[4] = output.value[m][n];
-      row.put(8 * n + fragment_col(),
-              ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
+      if (has<kN>(first_col + 8 * n))
+        row.put(first_col + 8 * n + fragment_col(),
+                ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
     }
   }
   template <class Row, int kM, int kN>
-  FA2_DEVICE static void put_row(const Row& row, const InterleavedTile<kM, kN>& output, int m, int half) {
+  FA2_DEVICE static void put_row(const Row& row, const InterleavedTile<kM, kN>& output, int m, int half,
+                                 int first_col) {
     FA2_UNROLL
     for (int n = 0; n < kN; n += 2) {
       const float(&even)[4] = output.value[m][n], (&odd)[4] = output.value[m][n + 1];
-      row.put(8 * n + 2 * fragment_col(),
-              ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
-                             ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
+      if (has<kN>(first_col + 8 * n))
+        row.put(first_col + 8 * n + 2 * fragment_col(),
+                ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
+                               ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
     }
   }
 
-  /// Stores a warp's rows, which begin with the partial output's `first_row`. row(number) returns one row's
-  /// address.
+  /// Returns whether a column exists. Accumulators of 8 kN columns may go on behind the last.
+  template <int kN>
+  FA2_DEVICE static bool has(int col) {
+    return cols % (8 * kN) == 0 || col < cols;
+  }
+
+  /// Stores a warp's rows, which begin with the partial output's `first_row`, and its columns, from `first_col` on.
+  /// row(number) returns one row's address.
   template <class Output, class Softmax, class Row>
   FA2_DEVICE static void store(const Output& output, const Softmax& softmax, int first_row, int row_count,
-                               const Row& row) {
-    static_assert(8 * Output::n_tiles == cols, "a row is as wide as the accumulators");
+                               const Row& row, int first_col = 0) {
     FA2_UNROLL
     for (int m = 0; m < Output::m_tiles; ++m) {
       FA2_UNROLL
@@ -76,8 +85,9 @@ struct PartRow {
         const int number = first_row + 16 * m + 8 * half + fragment_row();
         if (number >= row_count) continue;
         const auto to = row(number);
-        put_row(to, output, m, half);
-        if (fragment_col() == 0) put_sum(to, {softmax.exponent(m, half), softmax.row_sum[m][half]});
+        put_row(to, output, m, half, first_col);
+        if (fragment_col() == 0 && first_col == 0)
+          put_sum(to, {softmax.exponent(m, half), softmax.row_sum[m][half]});
       }
     }
   }
@@ -87,9 +97,10 @@ constexpr int kFewParts = 8;
 /// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
 /// wide rows leave few, and page tables and a bias take some.
 template <class Config>
-constexpr int lanes_for_few_parts = Config::head_dim_v <= 128                  ? 8
-                                    : Config::page_size == 0 && !Config::alibi ? 16
-                                                                               : 32;
+constexpr int lanes_for_few_parts =
+    Config::head_dim_v <= 128                                               ? 8
+    : Config::head_dim_v <= 256 && Config::page_size == 0 && !Config::alibi ? 16
+                                                                            : 32;
 /// Lanes that merge a row of more parts.
 template <class Config>
 constexpr int lanes_for_many_parts = Config::head_dim_v <= 64 ? 16 : 32;
@@ -101,8 +112,9 @@ template <class Config, int kLanes, int kTogether = kLanes>
 struct MergedRow {
   static constexpr int cols = PartRow<Config>::cols;
   static constexpr int chunks = (Config::head_dim_v + 4 * kLanes - 1) / (4 * kLanes);
-  static constexpr int fitting =
-      chunks * kLanes <= 32 ? kLanes : kLanes / 2;  ///< parts whose values fit registers
+  static constexpr int fitting = chunks * kLanes <= 32   ? kLanes
+                                 : chunks * kLanes <= 64 ? kLanes / 2
+                                                         : kLanes / 4;  ///< parts whose values fit registers
   static constexpr int at_once = kTogether < fitting ? kTogether : fitting;
   static constexpr int rows_of_warp = 32 / kLanes;
 

@@ -11,6 +11,14 @@
 
 namespace fa2 {
 
+/// All warps of the block, as one team.
+template <class Config>
+struct BlockTeam {
+  static constexpr int warps = Config::warps, rows = Config::tile_m, teams = 1, number = 0;
+  FA2_DEVICE static void sync() { ptx::bar_sync(); }
+  FA2_DEVICE static int warp() { return ptx::warp_index(); }
+};
+
 /// A team's rows in one split of a tile. A team is a whole block or a warpgroup.
 ///
 /// A block shares at most its first tile with earlier blocks and its last tile with later ones, so it stores

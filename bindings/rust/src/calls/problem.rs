@@ -6,9 +6,9 @@ use super::*;
 pub struct Problem {
     /// element type of Q and O, and of K and V unless kv_type says another
     pub dtype: DType,
-    /// head dimension of Q and K, a multiple of 8 in 8..256
+    /// head dimension of Q and K, a multiple of 8 in 8..576
     pub head_dim: i32,
-    /// head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim
+    /// head dimension of V and O, a multiple of 8 in 8..512; 0: head_dim
     pub head_dim_v: i32,
     /// which keys a query sees
     pub mask: Mask,
@@ -30,6 +30,8 @@ pub struct Problem {
     pub page_size: i32,
     /// element type of K and V: that of Q, or 8 bits
     pub kv_type: KvType,
+    /// V is the first columns of K, as in latent attention (MLA)
+    pub values_in_keys: bool,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
     /// sequences
@@ -66,6 +68,7 @@ impl Default for Problem {
             varlen: false,
             page_size: 0,
             kv_type: KvType::default(),
+            values_in_keys: false,
             batch_invariant: false,
             batch: 1,
             heads_q: 1,
@@ -95,6 +98,7 @@ impl Problem {
         problem.varlen = i32::from(self.varlen);
         problem.page_size = self.page_size;
         problem.kv_type = self.kv_type as i32;
+        problem.values_in_keys = i32::from(self.values_in_keys);
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;

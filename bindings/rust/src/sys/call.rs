@@ -11,9 +11,9 @@ c_struct! {
         pub struct_size: u32 = size_of::<fa2_problem>() as u32,
         /// element type of Q and O, and of K and V unless kv_type says another; 0: f16, 1: bf16
         pub dtype: i32 = 0,
-        /// head dimension of Q and K, a multiple of 8 in 8..256
+        /// head dimension of Q and K, a multiple of 8 in 8..576
         pub head_dim: i32 = 0,
-        /// head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim
+        /// head dimension of V and O, a multiple of 8 in 8..512; 0: head_dim
         pub head_dim_v: i32 = 0,
         /// which keys a query sees; 0: none, 1: causal_bottom_right, 2: causal_top_left
         pub mask: i32 = 0,
@@ -35,10 +35,10 @@ c_struct! {
         pub page_size: i32 = 0,
         /// element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled
         pub kv_type: i32 = 0,
+        /// V is the first columns of K, as in latent attention (MLA); 0 or 1
+        pub values_in_keys: i32 = 0,
         /// the bits of a sequence do not depend on the batch; 0 or 1
         pub batch_invariant: i32 = 0,
-        /// 0
-        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -170,9 +170,9 @@ c_struct! {
         pub struct_size: u32 = size_of::<fa2_append_problem>() as u32,
         /// element type of Q, K and V; 0: f16, 1: bf16
         pub dtype: i32 = 0,
-        /// head dimension of Q and K, a multiple of 8 in 8..256
+        /// head dimension of Q and K, a multiple of 8 in 8..576
         pub head_dim: i32 = 128,
-        /// head dimension of V, a multiple of 8 in 8..256; 0: head_dim
+        /// head dimension of V, a multiple of 8 in 8..512; 0: head_dim
         pub head_dim_v: i32 = 0,
         /// how many columns of Q and K are rotated, from the first on; a multiple of 8; 0: none
         pub rotary_dim: i32 = 0,
@@ -281,7 +281,7 @@ c_struct! {
         pub float32_parts: i32 = 0,
         /// O is float32; 0 or 1
         pub float32_output: i32 = 0,
-        /// head dimension of O, a multiple of 8 in 8..256
+        /// head dimension of O, a multiple of 8 in 8..512
         pub head_dim: i32 = 128,
         /// 0
         pub reserved: i32 = 0,

@@ -29,6 +29,7 @@ template <class Config, class Team = WholeBlock<Config>>
 struct KeyValueRing {
   using Layout = SharedLayout<Config>;
   static constexpr bool one_slot = Config::stages == 1;
+  static_assert(!one_slot || !Config::values_in_keys, "a slot holds keys until their values have been used");
   /// cp.async groups that start() leaves in flight.
   static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
 
@@ -43,7 +44,7 @@ struct KeyValueRing {
   int current;  ///< slot that is being read; the slot before it is overwritten next
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
-  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::KeyTile::bytes}; }
+  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::values_start}; }
 
   /// Starts the first loads.
   FA2_DEVICE void start() {
@@ -112,8 +113,8 @@ struct KeyValueRing {
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
       load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
-      if constexpr (!kKeysOnly) {
-        const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
+      if constexpr (!kKeysOnly && !Config::values_in_keys) {
+        const typename Layout::ValueTile tile{slot(slot_index) + Layout::values_start};
         load(tile, Values::block(v, n), rows);
       }
     }

@@ -11,21 +11,38 @@
 
 namespace fa2 {
 
-/// State of one warp in the loop over KV blocks. The warp owns m_tiles * 16 query rows and never needs
-/// another warp's rows (split-Q).
+/// The products of a warp that computes its rows' scores of all keys, and their whole output.
 template <class Config>
-struct MainloopSm80 {
-  using Layout = SharedLayout<Config>;
+struct OwnProducts {
   static constexpr int m_tiles = QueryOperand<Config>::m_tiles;
   using Scores = AccumulatorTile<m_tiles, Config::tile_n / 8>;
-  using Format = KeyValueFormat<Config>;
-  using Output = typename Format::template Output<m_tiles, Layout::padded_dim_v / 8>;
+  using Output =
+      typename KeyValueFormat<Config>::template Output<m_tiles, SharedLayout<Config>::padded_dim_v / 8>;
+
+  template <class Keys>
+  FA2_DEVICE void add_scores(Scores& scores, const QueryOperand<Config>& q, Keys keys) const {
+    fa2::add_scores<Config>(scores, q, keys);
+  }
+  template <class Values>
+  FA2_DEVICE void add_values(Output& output, const Scores& probabilities, Values values) const {
+    fa2::add_values<Config>(output, probabilities, values);
+  }
+};
+
+/// State of one warp in the loop over KV blocks. The warp owns m_tiles * 16 query rows and never needs
+/// another warp's rows (split-Q).
+template <class Config, class Products = OwnProducts<Config>>
+struct MainloopSm80 {
+  static constexpr int m_tiles = QueryOperand<Config>::m_tiles;
+  using Scores = typename Products::Scores;
+  using Output = typename Products::Output;
 
   static_assert(Config::tile_m % (16 * Config::warps) == 0, "every warp owns whole 16-row mma tiles");
   static_assert(Config::tile_n % 16 == 0, "an ldmatrix.x4 reads 16 keys");
 
   Output output;
-  OnlineSoftmax<m_tiles, typename Format::Probability> softmax;
+  OnlineSoftmax<m_tiles, typename KeyValueFormat<Config>::Probability> softmax;
+  Products products;
 
   /// Runs lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
   template <class Ring>
@@ -37,14 +54,14 @@ struct MainloopSm80 {
       Scores scores;
       scores.clear();
       ring.await_keys(n);
-      add_scores<Config>(scores, q, ring.keys());
+      products.add_scores(scores, q, ring.keys());
       ring.await_values(n);
       descales.scale_scores(scores);
       score_mod.apply(scores, first_row, n * Config::tile_n);
       blocks.hide_keys(mask, scores, first_row, n);
       if (softmax.step(scores)) softmax.rescale(output);
       dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
-      add_values<Config>(output, scores, ring.values());
+      products.add_values(output, scores, ring.values());
       ring.pop();
     }
   }

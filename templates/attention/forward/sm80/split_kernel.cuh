@@ -47,14 +47,6 @@ struct SplitLayout {
   FA2_DEVICE SharedAddress all_are_stored() const { return base + static_cast<u32>(known_start); }
 };
 
-/// All warps of the block, as one team.
-template <class Config>
-struct BlockTeam {
-  static constexpr int warps = Config::warps, rows = Config::tile_m, teams = 1, number = 0;
-  FA2_DEVICE static void sync() { ptx::bar_sync(); }
-  FA2_DEVICE static int warp() { return ptx::warp_index(); }
-};
-
 /// The warps' partial outputs for one row, or for its columns from some column on.
 template <class Config>
 struct WarpParts {

@@ -1,0 +1,56 @@
+// The kernels of head dims beyond 256, and of values in keys, compile without spills.
+#include <doctest/doctest.h>
+#include <generator/kernel_kind.h>
+
+#include <iterator>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "../support/device_under_test.h"
+#include "../support/pairwise.h"
+#include "compiled_kernels.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// Returns kernels for one query, for a few, and for prompts, paged and not, with plain and other scores, in which any two choices
+/// meet.
+std::vector<KernelSource> wide_kernels() {
+  constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
+  constexpr std::pair<int, int> kHeadDims[] = {{264, 264}, {320, 320}, {512, 512}, {576, 512}, {64, 512}};
+  enum Use { decode, drafts, prompt, invariant };
+  constexpr int kQueries[] = {1, 2, 2048, 2048};
+  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
+  enum Values { apart, in_keys, bytes, bytes_in_keys };
+  Kernels kernels;
+  for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 3, 4, 2})) {
+    PlannedProblem p = square(512, kMasks[c[2] != decode], kQueries[c[2]]);
+    std::tie(p.head_dim, p.head_dim_v) = kHeadDims[c[1]];
+    p.heads_q = 16 * (p.heads_kv = 1);
+    p.seqlen_k = 8192;
+    p.dtype = c[6] == 0 ? DType::bf16 : DType::f16;
+    p.values_in_keys = c[5] % 2 == 1 && p.head_dim_v <= p.head_dim;
+    p.kv_type = c[5] >= bytes && p.head_dim % 16 == 0 ? KvType::e4m3 : KvType::same;
+    p.varlen = c[4] > 0;
+    p.page_size = c[4] == 2 ? 64 : 0;
+    p.page_count = c[4] == 2 ? 1 : 0;
+    p.batch_invariant = c[2] == invariant;
+    if (c[3] == windowed) p.window_left = 500;
+    p.alibi = c[3] == alibi;
+    p.softcap = c[3] == capped;
+    p.sinks = c[3] == sinks;
+    p.dropout = c[3] == dropout;
+    kernels.add(p, *find_arch(kGpus[c[0]]));
+  }
+  return std::move(kernels).list();
+}
+
+}  // namespace
+
+TEST_CASE("the heuristic's kernels of head dims beyond 256, and of values in keys, compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(wide_kernels());
+}
