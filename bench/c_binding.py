@@ -53,6 +53,8 @@ class Library:
         p.dtype = dtype_of(q)
         p.mask = CAUSAL_BOTTOM_RIGHT if causal else MASK_NONE
         p.head_dim, p.head_dim_v = q.shape[3], v.shape[3]
+        p.kv_type = k.dtype == torch.float8_e4m3fn
+        p.values_in_keys = k.data_ptr() == v.data_ptr() and p.head_dim > 256
         p.batch, p.heads_q, p.heads_kv = q.shape[0], q.shape[1], k.shape[1]
         p.seqlen_q, p.seqlen_k = q.shape[2], k.shape[2]
         if variant is not None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times attention of one or a few queries over long caches, by fa2 and by PyTorch's cuDNN and FLASH: one process, CUDA
-graphs whose launches read more memory than L2 holds, an order that is shuffled every round, medians. "floor" is the
+"""Times attention of one or a few queries over long caches, by fa2 and by PyTorch's cuDNN and FLASH; latents by FlashMLA,
+if it is installed: one process, CUDA graphs whose launches read more memory than L2 holds, an order that is shuffled every round, medians. "floor" is the
 time in which a kernel that does nothing else reads K and V once. Refuses to time a wrong result. Writes JSON and
 Markdown.
 
@@ -8,6 +8,7 @@ Markdown.
   python3 bench/decode.py --case 1:32/8:8192 --case 16:32/8:8192:4        # batch : query heads / key heads : keys [: queries]
   python3 bench/decode.py --case lognormal:64:32/8:4096                   # lengths with a mean of 4096, known only to the device
   python3 bench/decode.py --case 64:32/8:4096:1:used:page16               # pages of 16 keys, in random order
+  python3 bench/decode.py --head-dim 576 --latent 512 --case 128:16/1:4096:1:used:page64   # V is in the rows of K
 """
 import argparse
 import math
@@ -29,6 +30,8 @@ def parse_args():
     p.add_argument("--case", action="append", help="BATCH:HEADS_Q/HEADS_KV:KEYS[:QUERIES[:used[:pageN]]] or lognormal:BATCH:HEADS:MEAN; "
                    "used: lengths on the device, all of them KEYS; pageN: keys and values in pages of N; repeatable")
     p.add_argument("--head-dim", type=int, default=128)
+    p.add_argument("--latent", type=int, default=0, metavar="N", help="V is the first N columns of K")
+    p.add_argument("--kv-type", choices=["same", "e4m3"], default="same", help="of keys and values")
     p.add_argument("--dtype", choices=["f16", "bf16"], default="bf16")
     p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
     p.add_argument("--tune", choices=["off", "stored", "now"], default="stored")
@@ -45,7 +48,7 @@ def parse_args():
 class Case:
     """The tensors of a case, in enough copies that none of them is in L2."""
 
-    def __init__(self, text, d, dtype):
+    def __init__(self, text, d, latent, dtype, kv_type):
         import torch
 
         fields = text.split(":")
@@ -55,29 +58,32 @@ class Case:
         self.queries = int(more[0]) if more else 1
         mix = f"lognormal:{batch}:{self.batch * int(keys)}:1" if ragged else f"{batch}x{keys}"
         self.lengths = varlen.lengths_of(mix)
-        self.longest, self.d = max(self.lengths), d
+        self.longest, self.d, self.d_v = max(self.lengths), d, latent or d
         self.used = torch.tensor(self.lengths, device="cuda", dtype=torch.int32) if ragged or "used" in more else None
-        self.bytes = 2 * sum(self.lengths) * self.heads_kv * d * 2
-        make = lambda rows, h: torch.randn(self.batch, rows, h, d, device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
+        self.bytes = sum(self.lengths) * self.heads_kv * (d if latent else 2 * d) * kv_type.itemsize
+        make = lambda rows, h, type=dtype: torch.randn(self.batch, rows, h, d, device="cuda", dtype=dtype).to(type).transpose(1, 2)  # noqa: E731
+        values = lambda k: k[..., :latent] if latent else make(self.longest, self.heads_kv, kv_type)  # noqa: E731
         self.page_size = next((int(f[4:]) for f in more if f.startswith("page")), 0)
         copies = max(2, math.ceil(COLD_BYTES / self.bytes))
-        self.copies = [(make(self.queries, self.heads_q), make(self.longest, self.heads_kv), make(self.longest, self.heads_kv))
-                       for _ in range(copies)]
-        self.pages = [self.paged(*copy[1:]) for copy in self.copies] if self.page_size else [None] * copies
+        self.copies = []
+        for _ in range(copies):
+            k = make(self.longest, self.heads_kv, kv_type)
+            self.copies.append((make(self.queries, self.heads_q), k, values(k)))
+        self.pages = [self.paged(*copy[1:], latent) for copy in self.copies] if self.page_size else [None] * copies
 
-    def paged(self, *tensors):
+    def paged(self, k, v, latent):
         """Returns (pages of K, pages of V, table) with the same keys and values, in random order."""
         import torch
 
         columns = -(-self.longest // self.page_size)
         table = torch.randperm(self.batch * columns, device="cuda", dtype=torch.int32).view(self.batch, columns)
         moved = []
-        for t in tensors:
+        for t in (k,) if latent else (k, v):
             rows = torch.nn.functional.pad(t.transpose(1, 2), (0, 0, 0, 0, 0, columns * self.page_size - self.longest))
             pages = torch.empty_like(rows).view(-1, self.page_size, *rows.shape[2:])
-            pages[table.view(-1).long()] = rows.reshape(pages.shape)
+            pages.view(torch.uint8)[table.view(-1).long()] = rows.reshape(pages.shape).view(torch.uint8)
             moved.append(pages.transpose(1, 2))
-        return *moved, table
+        return moved[0], moved[0][..., :latent] if latent else moved[1], table
 
     def is_equal(self):
         return self.used is None
@@ -111,7 +117,7 @@ def of_fa2(library, case):
 
     launches = []
     for (q, k, v), pages in zip(case.copies, case.pages):
-        o = torch.full_like(q, math.nan)
+        o = q.new_full((*q.shape[:3], case.d_v), math.nan)
         run, explained = library.plan(q, k, v, o, False, used=case.used, pages=pages)
         launches.append(run)
         first = o if len(launches) == 1 else first
@@ -149,6 +155,22 @@ def of_torch(backend, case):
     return [launch(*copy) for copy in case.copies]
 
 
+def of_flash_mla(case):
+    import flash_mla
+
+    def launch(q, pages):
+        q, cache, table = q.transpose(1, 2).contiguous(), pages[0].transpose(1, 2), pages[2]
+        metadata, _ = flash_mla.get_mla_metadata()
+
+        def run():
+            out, _ = flash_mla.flash_mla_with_kvcache(q, cache, table, case.used, case.d_v, metadata, causal=False, use_legacy=True)
+            return out.transpose(1, 2)
+
+        return run
+
+    return [launch(q, pages) for (q, _, _), pages in zip(case.copies, case.pages)]
+
+
 def floor_of(case):
     """Returns one Triton kernel per copy that reads K and V."""
     import torch
@@ -156,17 +178,21 @@ def floor_of(case):
     import triton.language as tl
 
     @triton.jit
-    def read(k, v, out, n, BLOCK: tl.constexpr):
+    def read(k, v, out, n, BLOCK: tl.constexpr, BOTH: tl.constexpr):
         total = tl.zeros([BLOCK], tl.float32)
         for first in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
             at = first + tl.arange(0, BLOCK)
-            total += tl.load(k + at, mask=at < n, other=0.0) + tl.load(v + at, mask=at < n, other=0.0)
+            total += tl.load(k + at, mask=at < n, other=0.0)
+            if BOTH:
+                total += tl.load(v + at, mask=at < n, other=0.0)
         tl.store(out + tl.program_id(0), tl.sum(total, 0))
 
     out = torch.empty(4096, device="cuda")
-    n = case.bytes // 8  # float32 words in each of K and V
+    both = case.d_v == case.d
+    n = case.bytes // (8 if both else 4)  # float32 words in each of K and V
     flat = lambda t: t.transpose(1, 2).reshape(-1).view(torch.float32)  # noqa: E731
-    return [lambda k=flat(k), v=flat(v): read[(132 * 4,)](k, v, out, n, BLOCK=4096, num_warps=8) for _, k, v in case.copies]
+    return [lambda k=flat(k), v=flat(v if both else k): read[(132 * 4,)](k, v, out, n, BLOCK=4096, BOTH=both, num_warps=8)
+            for _, k, v in case.copies]
 
 
 def capture(launches, burst_ms):
@@ -191,7 +217,8 @@ def measure_case(libraries, text, a, rng):
     import torch
     from torch.nn.attention import SDPBackend
 
-    case = Case(text, a.head_dim, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
+    dtype = torch.bfloat16 if a.dtype == "bf16" else torch.float16
+    case = Case(text, a.head_dim, a.latent, dtype, torch.float8_e4m3fn if a.kv_type == "e4m3" else dtype)
     systems, errors, dropped, config = {}, {}, {}, ""
     for name, library in libraries.items():
         try:
@@ -206,15 +233,18 @@ def measure_case(libraries, text, a, rng):
             if a.append and not case.is_equal():
                 systems["append, fa2"] = of_appending(library, case, systems[name])
             config = compare.config_text(explained["kernels"][0])
-    if case.is_equal():
+    if a.latent and a.kv_type == "same" and case.page_size == 64:
+        systems["FlashMLA"] = of_flash_mla(case)
+    elif case.is_equal() and a.kv_type == "same":
         systems["CUDNN"] = of_torch(SDPBackend.CUDNN_ATTENTION, case)
         systems["FLASH"] = of_torch(SDPBackend.FLASH_ATTENTION, case)
+    if min(case.lengths) == case.longest:
         systems["floor"] = floor_of(case)
     graphs = {}
     for name, launches in systems.items():
         try:
             graphs[name] = capture(launches, a.burst_ms)
-            if name in ("CUDNN", "FLASH"):
+            if name in ("CUDNN", "FLASH", "FlashMLA"):
                 errors[name] = case.error(launches[0]())
         except Exception as error:  # a backend may refuse a shape in its own way
             dropped[name] = compare.reason_of(error)

@@ -42,10 +42,14 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   return accumulators + queries + softmax + kAddressesTilesAndOperands;
 }
 
+bool is_wide(const AttentionTraits& traits) {
+  return traits.values_in_keys || std::max(traits.head_dim, traits.head_dim_v) >= kLeastWideDim;
+}
+
 void supports(const AttentionTraits& traits, BrokenRules& rules) {
   rules.expect(
-      traits.values_in_keys || std::max(traits.head_dim, traits.head_dim_v) >= kLeastWideDim,
-      "head_dim = {} and head_dim_v = {}, one must be at least {} for forward_wide, or values_in_keys",
+      is_wide(traits),
+      "head_dim = {} and head_dim_v = {}, one must be at least {} for forward_wide, or values_in_keys true",
       traits.head_dim, traits.head_dim_v, kLeastWideDim);
 }
 
@@ -87,9 +91,10 @@ KernelConfig tiles(int tile_m, int tile_n, int warps, int column_warps) {
           .column_warps = column_warps};
 }
 
-/// Returns every combination of the tunables' values, each with as many slots of the ring as fit.
+/// Returns every combination of the tunables' values for wide heads, each with as many slots of the ring as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
+  if (!is_wide(traits)) return all;
   for (const int tile_m : {16, 32, 64, 128}) {
     for (const int column_warps : {2, 4}) {
       for (const int row_warps : {1, 2, 4}) {
@@ -106,11 +111,15 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 /// Small blocks read keys fast; large ones read them less often.
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
+  if (!is_wide(traits)) return {};
   const std::int64_t rows = packed_rows(head_packing(p, kMostRows), p.seqlen_q);
   std::vector<KernelConfig> configs;
   if (rows <= 16) configs = {tiles(16, 64, 4, 4)};
   if (rows > 16 && rows <= 32) configs = {tiles(32, 64, 8, 4), tiles(32, 32, 8, 4)};
-  if (rows > 32) configs = {tiles(kMostRows, 32, 8, 2), tiles(32, 32, 8, 4), tiles(32, 16, 4, 2)};
+  if (rows > 32)
+    configs = {tiles(kMostRows, 32, 8, 2), tiles(32, 64, 8, 4), tiles(32, 32, 8, 4), tiles(32, 16, 4, 2)};
+  // With sinks, widening 8-bit values takes registers that 256 columns per warp leave no room for.
+  if (rows > 32 && traits.kv_type == KvType::e4m3 && traits.head_dim_v > 448) configs.erase(configs.begin());
   configs.push_back(tiles(16, 32, 4, 4));
   for (KernelConfig& c : configs) c = with_stages(traits, arch, c);
   return configs;
@@ -141,7 +150,8 @@ constexpr KernelKind kernels::forward_wide = {
     .estimated_registers = estimated_registers,
     .configs = configs,
     .heuristic = heuristic,
-    .heuristic_limits = [](const AttentionTraits&, const Arch&) -> HeuristicLimits {
+    .heuristic_limits = [](const AttentionTraits& traits, const Arch&) -> HeuristicLimits {
+      if (!is_wide(traits)) return {};
       return {.packed_rows = kMostRows + 1};
     },
     .constants =

@@ -41,27 +41,25 @@ FA2_DEVICE OperandA<kM> load_operand_of_bytes(Tile tile, int row, int col) {
   return a;
 }
 
-/// Computes c += A B^T. a.step(k): columns [16 k, 16 k + 16) of A, as load_operand_of_bytes() returns them.
+/// Computes c += A B^T for two k-steps, the second of which need not exist: columns [16 k, 16 k + 32) of B. a.step(k): columns
+/// [16 k, 16 k + 16) of A, as load_operand_of_bytes() returns them.
 template <class Element, bool kConverts, int kM, int kN, class A, class Tile>
-FA2_DEVICE void gemm_nt_bytes(AccumulatorTile<kM, kN>& c, const A& a, Tile b) {
+FA2_DEVICE void gemm_nt_bytes_step(AccumulatorTile<kM, kN>& c, const A& a, Tile b, int k) {
   static_assert(kN * 8 == Tile::rows, "B's rows are the accumulator's columns");
+  const bool has_second = k + 1 < A::steps;
+  const OperandA<kM> first = a.step(k), second = a.step(has_second ? k + 1 : k);
   FA2_UNROLL
-  for (int k = 0; k < A::steps; k += 2) {
-    const bool has_second = k + 1 < A::steps;
-    const OperandA<kM> first = a.step(k), second = a.step(has_second ? k + 1 : k);
+  for (int n = 0; n < kN; n += 2) {
+    u32 block[4];
+    ptx::ldmatrix_x4(block, b.template block_address<BlockOrder::across>(n * 8, 8 * k));
     FA2_UNROLL
-    for (int n = 0; n < kN; n += 2) {
-      u32 block[4];
-      ptx::ldmatrix_x4(block, b.template block_address<BlockOrder::across>(n * 8, 8 * k));
+    for (int i = 0; i < 4; ++i) {
+      if (i % 2 == 1 && !has_second) continue;
+      const Widened<Element> w = widen<Element, kConverts>(block[i]);
       FA2_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        if (i % 2 == 1 && !has_second) continue;
-        const Widened<Element> w = widen<Element, kConverts>(block[i]);
-        FA2_UNROLL
-        for (int m = 0; m < kM; ++m)
-          ptx::mma_m16n8k16<Element>(c.value[m][n + i / 2], (i % 2 == 0 ? first : second).pair[m], w.even,
-                                     w.odd);
-      }
+      for (int m = 0; m < kM; ++m)
+        ptx::mma_m16n8k16<Element>(c.value[m][n + i / 2], (i % 2 == 0 ? first : second).pair[m], w.even,
+                                   w.odd);
     }
   }
 }

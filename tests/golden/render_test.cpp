@@ -58,6 +58,7 @@ std::vector<KernelSpec> golden_specs() {
              "kernel=forward_split,tile_m=16,tile_n=16,warps=8,stages=4"),
       pinned({.head_dim = 64, .kv_type = KvType::e4m3}, "sm_90a", "kernel=append"),
       pinned({.head_dim = 256, .mask = causal_bottom_right}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
+      guessed({.dtype = bf16, .head_dim = 576, .head_dim_v = 512, .values_in_keys = true}, "sm_90a"),
   };
 }
 
@@ -192,13 +193,15 @@ TEST_CASE("key: every tunable changes it") {
   for (const KernelConfig& config :
        {kSmall, kHopper, default_config(KernelId::backward_dq_sm80),
         default_config(KernelId::backward_dk_dv_sm80), parse_config("kernel=backward_sm80,tile_m=128"),
-        parse_config("kernel=backward_sm90,tile_n=128")}) {
-    CHECK(keys.insert(key_of(causal, config, "sm_90a")).second);
+        parse_config("kernel=backward_sm90,tile_n=128"), parse_config("kernel=forward_wide,tile_m=32")}) {
+    AttentionTraits traits = causal;
+    if (config.kernel == KernelId::forward_wide) traits.head_dim = traits.head_dim_v = 320;
+    CHECK(keys.insert(key_of(traits, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));
-      const auto other = changed(causal, config, tunable.name, "sm_90a");
+      const auto other = changed(traits, config, tunable.name, "sm_90a");
       if (!other) continue;  // this kind cannot change it alone
-      CHECK(keys.insert(key_of(causal, *other, "sm_90a")).second);
+      CHECK(keys.insert(key_of(traits, *other, "sm_90a")).second);
       changeable.insert(tunable.name);
     }
   }

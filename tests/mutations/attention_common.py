@@ -81,7 +81,8 @@ BUGS = {
          "static_cast<u32>(shape.seqlen_k) / Config::page_size", "pages"),
         ("of", "pages of the first head", "static_cast<const u16*>(data) + head * strides.head_stride",
          "static_cast<const u16*>(data)", "pages"),
-        ("block", "blocks all begin with the first key", "rows.pages, n * Config::tile_n}", "rows.pages, 0}", "pages"),
+        ("block", "blocks all begin with the first key", "const int first = n * Config::tile_n;", "const int first = 0;", "pages"),
+        ("block", "a block in one page begins with the page's first row", "at.row * rows.row_stride,", "0,", "pages"),
     ],
     "scheduler.cuh": [
         ("tile_in_sections", "last section as wide as the others", "sections.heads[is_last]", "sections.heads[0]"),

@@ -89,8 +89,16 @@ struct KeyRows<Config, kCols, true> {
     return {static_cast<const u16*>(data) + head * strides.head_stride, strides.batch_stride,
             strides.row_stride, key_pages<Config>(params, shape), 0};
   }
-  FA2_DEVICE static Source block(const Source& rows, int n) {
-    return {rows.data, rows.page_stride, rows.row_stride, rows.pages, n * Config::tile_n};
+  /// Returns the rows of KV block `n`. A block that lies in one page looks that up once.
+  FA2_DEVICE static auto block(const Source& rows, int n) {
+    const int first = n * Config::tile_n;
+    if constexpr (Config::page_size % Config::tile_n == 0) {
+      const PageRow at = rows.pages.at(first);
+      return GlobalRows<kCols>{rows.data + at.page * rows.page_stride + at.row * rows.row_stride,
+                               rows.row_stride};
+    } else {
+      return Source{rows.data, rows.page_stride, rows.row_stride, rows.pages, first};
+    }
   }
 };
 

@@ -33,15 +33,18 @@ struct KeyValueFormat<Config, true> {
   using Output = InterleavedTile<kM, kN>;
 };
 
-/// Computes S += Q K^T. q.step(k): columns [16 k, 16 k + 16) of Q.
-template <class Config, int kM, int kN, class Queries, class Keys>
-FA2_DEVICE void add_scores(AccumulatorTile<kM, kN>& scores, const Queries& q, Keys keys) {
+/// Computes S += Q K^T. q.step(k): columns [16 k, 16 k + 16) of Q. sum_of(i): the accumulators of the i-th product with 16 or 32
+/// columns; several add up to S.
+template <class Config, class Queries, class Keys, class SumOf>
+FA2_DEVICE void add_scores(const Queries& q, Keys keys, const SumOf& sum_of) {
   using Element = typename Config::Element;
   if constexpr (are_bytes<Config>) {
-    gemm_nt_bytes<Element, Config::converts_e4m3>(scores, q, keys);
+    FA2_UNROLL
+    for (int k = 0; k < q.steps; k += 2)
+      gemm_nt_bytes_step<Element, Config::converts_e4m3>(sum_of(k / 2), q, keys, k);
   } else {
     FA2_UNROLL
-    for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(scores, q.step(k), keys, 16 * k);
+    for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(sum_of(k), q.step(k), keys, 16 * k);
   }
 }
 

@@ -91,8 +91,10 @@ std::string json_of(const PlannedProblem& problem) {
   return to_json(explanation);
 }
 
+/// Returns the key of a kernel that computes the problem.
 std::string key_of(const PlannedProblem& problem) {
-  return render({traits_of(problem), KernelConfig{}, *find_arch("sm_80")}).key;
+  const KernelId kernel = problem.values_in_keys ? KernelId::forward_wide : KernelId::forward_sm80;
+  return render({traits_of(problem), default_config(kernel), *find_arch("sm_80")}).key;
 }
 
 /// Converts to any field's type.

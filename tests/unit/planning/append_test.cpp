@@ -86,9 +86,9 @@ TEST_CASE("append: what is wrong with the problem and with the arguments comes a
 TEST_CASE("append: rotary_dim, and columns of K and V") {
   CHECK(broken([](P&) {}) == "");
   CHECK(broken([](P& p) { p.head_dim = 12; }) ==
-        "head_dim = 12, must be a multiple of 8 in 8..256; rotary_dim = 16, must be at most head_dim");
-  CHECK(broken([](P& p) { p.head_dim_v = 264; }) ==
-        "head_dim_v = 264, must be a multiple of 8 in 8..256, or 0 for head_dim");
+        "head_dim = 12, must be a multiple of 8 in 8..576; rotary_dim = 16, must be at most head_dim");
+  CHECK(broken([](P& p) { p.head_dim_v = 520; }) ==
+        "head_dim_v = 520, must be a multiple of 8 in 8..512, or 0 for head_dim");
   CHECK(broken([](P& p) { p.rotary_dim = 12; }) == "rotary_dim = 12, must be a multiple of 8, or 0 for none");
   CHECK(broken([](P& p) { p.rotary_dim = -8; }) == "rotary_dim = -8, must be a multiple of 8, or 0 for none");
   CHECK(broken([](P& p) { p.rotary_dim = 24; }) == "rotary_dim = 24, must be at most head_dim");

@@ -44,8 +44,8 @@ struct Tensors {
 
 TEST_CASE("merge: sizes") {
   CHECK(broken({}) == "");
-  CHECK(broken({.head_dim = 12}) == "head_dim = 12, must be a multiple of 8 in 8..256");
-  CHECK(broken({.head_dim = 264}) == "head_dim = 264, must be a multiple of 8 in 8..256");
+  CHECK(broken({.head_dim = 12}) == "head_dim = 12, must be a multiple of 8 in 8..512");
+  CHECK(broken({.head_dim = 264}) == "head_dim = 264, must be a multiple of 8 in 8..512");
   CHECK(broken({.parts = 0}) == "parts = 0, must be 1..65536");
   CHECK(broken({.parts = 65537}) == "parts = 65537, must be 1..65536");
   CHECK(broken({.batch = -1, .seqlen = -2}) ==
@@ -65,9 +65,9 @@ TEST_CASE("merge: what is wrong with the problem and with the arguments comes at
   tensors.args.parts = nullptr;
   const auto all = [&] { return text_of(violations_of_call(tensors.problem, tensors.args)); };
   tensors.problem.head_dim = 12;
-  CHECK(all().starts_with("head_dim = 12, must be a multiple of 8 in 8..256; parts = null"));
+  CHECK(all().starts_with("head_dim = 12, must be a multiple of 8 in 8..512; parts = null"));
   tensors.problem.batch = -1;  // no shapes
-  CHECK(all() == "head_dim = 12, must be a multiple of 8 in 8..256; batch = -1, must be 0..2147483647");
+  CHECK(all() == "head_dim = 12, must be a multiple of 8 in 8..512; batch = -1, must be 0..2147483647");
   tensors.problem = {.parts = 1 << 30};
   CHECK(all() == "parts = 1073741824, must be 1..65536");
 }

@@ -41,9 +41,9 @@ TEST_CASE("cli mistakes: one message lists flags that are unknown, missing, wron
 TEST_CASE("cli mistakes: fa2 precompile lists every value that no kernel supports") {
   const Command fa2;
   check_lists(
-      fa2, "precompile --arch v100,sm_80,k80 --head-dim 7,64,300 --dry-run", 2,
-      {"\"v100\" is not known", "\"k80\" is not known", "head_dim = 7, must be a multiple of 8 in 8..256\n"});
-  const Result dims = fa2.run("precompile --arch sm_80 --head-dim 7,64,300 --dry-run");
+      fa2, "precompile --arch v100,sm_80,k80 --head-dim 7,64,600 --dry-run", 2,
+      {"\"v100\" is not known", "\"k80\" is not known", "head_dim = 7, must be a multiple of 8 in 8..576\n"});
+  const Result dims = fa2.run("precompile --arch sm_80 --head-dim 7,64,600 --dry-run");
   CHECK(dims.says("head_dim = 7, must"));
   CHECK(dims.says("head_dim = 300, must"));
   check_lists(fa2, "precompile --arch v100 --head-dim 64 --sinks --hf /nowhere --dry-run", 2,

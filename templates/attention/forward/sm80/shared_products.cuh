@@ -52,11 +52,7 @@ struct SharedProducts {
     if (number * own_keys < Config::tile_n)
       share_scores(q, TileRows<Keys, own_keys>{keys, number * own_keys});
     ptx::bar_sync(1 + rows, 32 * sharers);
-    FA2_UNROLL
-    for (int m = 0; m < m_tiles; ++m) {
-      FA2_UNROLL
-      for (int n = 0; n < Config::tile_n / 8; ++n) ptx::ld_shared_v4_f32(address(m, n), all.value[m][n]);
-    }
+    for_each_four(all, [&](float(&four)[4], int block) { ptx::ld_shared_v4_f32(address(block), four); });
   }
 
   /// Computes the warp's columns of O += P V.
@@ -71,24 +67,22 @@ struct SharedProducts {
   /// Computes the scores of the warp's keys, and stores them for the others.
   template <class Keys>
   FA2_DEVICE void share_scores(const QueryOperand<Config>& q, Keys keys) const {
-    AccumulatorTile<m_tiles, own_keys / 8> own;
-    own.clear();
-    fa2::add_scores<Config>(own, q, keys);
-    FA2_UNROLL
-    for (int m = 0; m < m_tiles; ++m) {
-      FA2_UNROLL
-      for (int n = 0; n < own_keys / 8; ++n) {
-        const float(&four)[4] = own.value[m][n];
-        ptx::st_shared_v4(
-            address(m, number * (own_keys / 8) + n),
-            {{ptx::bits_of(four[0]), ptx::bits_of(four[1]), ptx::bits_of(four[2]), ptx::bits_of(four[3])}});
-      }
-    }
+    // Two sums, because a product waits for the one before it that adds to the same sum.
+    AccumulatorTile<m_tiles, own_keys / 8> own, other;
+    own.clear(), other.clear();
+    fa2::add_scores<Config>(
+        q, keys, [&](int i) -> auto& { return i % 2 == 0 ? own : other; });
+    for_each_pair(own, other, [](float& sum, float more) { sum += more; });
+    for_each_four(own, [&](const float(&four)[4], int block) {
+      const int m = block / (own_keys / 8), n = block % (own_keys / 8) + number * (own_keys / 8);
+      ptx::st_shared_v4(
+          address(m * (Config::tile_n / 8) + n),
+          {{ptx::bits_of(four[0]), ptx::bits_of(four[1]), ptx::bits_of(four[2]), ptx::bits_of(four[3])}});
+    });
   }
 
   /// Returns where the lane's part of a 16 x 8 block of scores lies.
-  FA2_DEVICE SharedAddress address(int m, int n) const {
-    const int block = m * (Config::tile_n / 8) + n;
+  FA2_DEVICE SharedAddress address(int block) const {
     return scores + static_cast<u32>((block * 32 + ptx::lane_index()) * 16);
   }
 };
