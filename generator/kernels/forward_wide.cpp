@@ -142,7 +142,8 @@ constexpr KernelKind kernels::forward_wide = {
     .reads_e4m3 = true,
     .finds_values_in_keys = true,
     .tunables = kTunables,
-    .default_config = {.kernel = KernelId::forward_wide, .tile_m = 16, .column_warps = 4},
+    .default_config =
+        {.kernel = KernelId::forward_wide, .tile_m = 16, .tile_n = 16, .stages = 2, .column_warps = 4},
     .supports = supports,
     .check = check,
     .check_registers = check_registers,

@@ -61,47 +61,6 @@ TEST_CASE("validate: enumerations in range") {
   CHECK(broken_problem([](P& p) { p.row_alignment = static_cast<RowAlignment>(3); }) == "row_alignment: 3");
 }
 
-TEST_CASE("validate: head dims") {
-  for (const std::int32_t dim : {8, 16, 120, 256, 264, 512}) {
-    CHECK(broken_problem([&](P& p) { p.head_dim = p.head_dim_v = dim; }) == "");
-  }
-  CHECK(broken_problem([](P& p) { p.head_dim = 576, p.head_dim_v = 512; }) == "");
-  CHECK(broken_problem([](P& p) { p.head_dim = 7; }) == "head_dim: 7");
-  CHECK(broken_problem([](P& p) { p.head_dim = 584; }) == "head_dim: 584");
-  CHECK(broken_problem([](P& p) { p.head_dim_v = 520; }) == "head_dim_v: 520");
-  CHECK(broken_problem([](P& p) { p.head_dim = 576, p.head_dim_v = 0; }) == "head_dim_v: 576");
-  CHECK(broken_problem([](P& p) { p.head_dim = -8; }) == "head_dim: -8");
-  CHECK(broken_problem([](P& p) { p.head_dim_v = 12; }) == "head_dim_v: 12");
-  CHECK(broken_problem([](P& p) { p.head_dim = p.head_dim_v = 0; }) == "head_dim: 0");
-}
-
-TEST_CASE("validate: gradients of heads up to 256") {
-  P p = problem();
-  p.head_dim = p.head_dim_v = 256;
-  CHECK(violations_of_backward(p).empty());
-  p.head_dim = 264;
-  CHECK(fields(violations_of_backward(p)) == "head_dim: 264");
-  p.head_dim_v = 512;
-  CHECK(fields(violations_of_backward(p)) == "head_dim: 264\nhead_dim_v: 512");
-}
-
-TEST_CASE("validate: values in keys") {
-  CHECK(broken_problem([](P& p) { p.values_in_keys = true; }) == "");
-  CHECK(broken_problem([](P& p) { p.values_in_keys = true, p.head_dim_v = 72; }) == "head_dim_v: 72");
-  P p = problem();
-  p.values_in_keys = true;
-  CHECK(fields(violations_of_backward(p)) == "values_in_keys: 1");
-  p.head_dim = 576, p.head_dim_v = 512;
-  AttentionArgs a = arguments(p);
-  CHECK(a.v == a.k);
-  CHECK(violations_of(p, a).empty());
-  a.v_strides.row += 8;
-  CHECK(violations_of(p, a).at(0).field == "v");
-  a.v_strides.row -= 8;
-  a.v = static_cast<const char*>(a.k) + 16;
-  CHECK(violations_of(p, a).at(0).field == "v");
-}
-
 TEST_CASE("validate: batch and heads") {
   CHECK(broken_problem([](P& p) { p.batch = 0; }) == "");
   CHECK(broken_problem([](P& p) { p.batch = -1; }) == "batch: -1");

@@ -45,7 +45,7 @@ struct Tensors {
 TEST_CASE("merge: sizes") {
   CHECK(broken({}) == "");
   CHECK(broken({.head_dim = 12}) == "head_dim = 12, must be a multiple of 8 in 8..512");
-  CHECK(broken({.head_dim = 264}) == "head_dim = 264, must be a multiple of 8 in 8..512");
+  CHECK(broken({.head_dim = 520}) == "head_dim = 520, must be a multiple of 8 in 8..512");
   CHECK(broken({.parts = 0}) == "parts = 0, must be 1..65536");
   CHECK(broken({.parts = 65537}) == "parts = 65537, must be 1..65536");
   CHECK(broken({.batch = -1, .seqlen = -2}) ==
