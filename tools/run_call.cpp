@@ -5,8 +5,11 @@
 #include <tools/progress.h>
 #include <tools/run_call.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 namespace fa2::tools {
@@ -23,6 +26,19 @@ void note_later_inputs(const RunOptions& options, Mistakes& mistakes) {
   for (const std::string& path : paths) {
     if (!path.empty()) mistakes.attempt([&] { read_npy(path, kAny); });
   }
+}
+
+/// With --values-in-keys V is not loaded, so its file must hold what K's does.
+void require_values_in_keys(const RunInputs& in) {
+  const std::ptrdiff_t k_dim = in.k.extents.dim, v_dim = in.v.extents.dim,
+                       rows = std::ssize(in.k.bits) / k_dim;
+  bool is_same = v_dim <= k_dim && rows * v_dim == std::ssize(in.v.bits);
+  for (std::ptrdiff_t row = 0; is_same && row < rows; ++row)
+    is_same = std::equal(in.v.bits.begin() + row * v_dim, in.v.bits.begin() + (row + 1) * v_dim,
+                         in.k.bits.begin() + row * k_dim);
+  if (!is_same)
+    throw CLI::ValidationError(
+        "--v: must hold the first columns of --k with --values-in-keys, or leave that out");
 }
 
 }  // namespace
@@ -64,6 +80,7 @@ RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
   mistakes.require_none();
   in.problem = problem_of(in.q, in.k, in.v, options.dtype, options.mask.mask(), in.tables);
   in.problem.kv_type = kv_type;
+  if (options.variants.fields.values_in_keys) require_values_in_keys(in);
   require_sound(in.tables, in.problem);
   in.k_scale = options.k_scale.value_or(1);
   in.v_scale = options.v_scale.value_or(1);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/append_call.h"
 #include "../support/pages.h"
 #include "../support/pairwise.h"
 
@@ -149,5 +150,31 @@ TEST_CASE("latents in pages of any size, of sequences of any length") {
       expect_contract_with(call, config);
     }
     ++i;
+  }
+}
+
+TEST_CASE("append: the parts of latents, of which one is rotated, to rows that hold both") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const KvType kv_type : {KvType::same, KvType::e4m3}) {
+    AppendProblem p{.dtype = DType::bf16,
+                    .head_dim = 64,
+                    .head_dim_v = 512,
+                    .rotary_dim = 64,
+                    .rotary_style = RotaryStyle::interleaved,
+                    .table_rows = 40,
+                    .kv_type = kv_type,
+                    .batch = 2,
+                    .heads_q = 4,
+                    .seqlen_q = 3,
+                    .seqlen_new = 3};
+    p.page_size = 4, p.max_pages = 3, p.cache_entries = 6;
+    const AppendTables tables{.seqlens = {0, 7}, .page_table = {{4, 1, 0}, {2, 5, 3}}};
+    const AppendCall call(
+        p, tables, {.shared_rows = true, .factors = kv_type == KvType::same ? Factors::none : Factors::each});
+    context.append(call.problem, call.args);
+    const std::string wrong = call.wrong();
+    CHECK_MESSAGE(wrong.empty(), wrong);
   }
 }

@@ -137,6 +137,11 @@ void AppendCall::make_layouts(const AppendMemory& memory) {
   k_cache_.first = kGuard + shift;
   v_cache_.first = k_cache_.first + (memory.shared_buffer ? k_entry : p.cache_entries * k_entry + kGuard);
   if (memory.shared_buffer) k_cache_.strides.batch = v_cache_.strides.batch = k_entry + v_entry;
+  if (memory.shared_rows) {
+    k_cache_.strides = v_cache_.strides = make(rows, p.heads_kv, p.head_dim + value_dim(p));
+    v_cache_.first = kGuard + shift;
+    k_cache_.first = v_cache_.first + value_dim(p);
+  }
   k_cache_.total = v_cache_.total = shift + p.cache_entries * (k_entry + v_entry) + 3 * kGuard;
 }
 

@@ -20,6 +20,7 @@ enum class Factors : std::uint8_t { none, shared, each };
 struct AppendMemory {
   bool heads_first = false;    ///< the cache is (entry, head, row, column); else (entry, row, head, column)
   bool shared_buffer = false;  ///< each entry of K is followed by the same entry of V
+  bool shared_rows = false;    ///< each row of V is followed by the same row of K, as in latents
   /// Elements before each tensor, except for an 8-bit cache; with 1, rows are aligned to one element only.
   int shift = 0;
   bool in_place = false;  ///< Q is rotated in place

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,21 @@ std::vector<float> output_of(const Command& fa2) {
 }
 
 }  // namespace
+
+TEST_CASE("cli variants: run reads values from keys, and wants them in both files") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + " --check --json --values-in-keys";
+  const Result other = fa2.run(run);
+  CHECK(other.status == 2);
+  CHECK(other.says("--v: must hold the first columns of --k with --values-in-keys"));
+  std::filesystem::copy_file(fa2.file("k"), fa2.file("v"), std::filesystem::copy_options::overwrite_existing);
+  const Result found = fa2.run(run);
+  CAPTURE(found.err);
+  REQUIRE(found.status == 0);
+  CHECK(found.json().at("check").at("ok") == true);
+  CHECK(found.out.find("forward_wide") != std::string::npos);
+}
 
 TEST_CASE("cli variants: run computes each, and all of them, like the reference") {
   if (cannot_interpret()) return;
