@@ -45,8 +45,9 @@ HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims) {
 }
 
 bool splits_keys(const KernelConfig& config) {
-  return config.schedule == kSplitKeys || config.kernel == KernelId::forward_split ||
-         config.kernel == KernelId::forward_wide;
+  constexpr KernelId kAlways[] = {KernelId::forward_split, KernelId::forward_wide,
+                                  KernelId::forward_wide_sm90};
+  return config.schedule == kSplitKeys || std::ranges::count(kAlways, config.kernel) > 0;
 }
 
 std::int32_t neutral_value(std::string_view field) {

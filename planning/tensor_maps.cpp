@@ -97,9 +97,13 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
     return;
   }
   const auto [first, count] = visible_rows(p);
-  params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
-  params.v = p.varlen ? ragged_map_of(operands[Role::v], p.seqlen_k, config.tile_n)
-                      : map_of(operands[Role::v], {first, count}, config.tile_n);
+  // Rows of V that no query sees must not be loaded.
+  const auto map = [&](Role role, bool holds_values) {
+    return p.varlen && holds_values ? ragged_map_of(operands[role], p.seqlen_k, config.tile_n)
+                                    : map_of(operands[role], {first, count}, config.tile_n);
+  };
+  params.k = map(Role::k, p.values_in_keys);
+  params.v = map(Role::v, true);
 }
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,

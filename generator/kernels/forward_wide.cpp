@@ -4,6 +4,8 @@
 #include <generator/kernels/forward_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
+#include <generator/kernels/wgmma_rules.h>
+#include <generator/kernels/wide_rules.h>
 
 #include <algorithm>
 #include <templates/attention/common/tile_schedule.cuh>
@@ -12,7 +14,6 @@ namespace fa2 {
 namespace {
 
 constexpr int kMostStages = 4, kMostRows = 64;
-constexpr std::int32_t kLeastWideDim = 264;  // what other kernels do not compute
 
 /// Returns the m16 tiles of a warp.
 int m_tiles(const KernelConfig& c) {
@@ -40,17 +41,6 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   const int queries = m * 4, softmax = m * 4;
   constexpr int kAddressesTilesAndOperands = 40;
   return accumulators + queries + softmax + kAddressesTilesAndOperands;
-}
-
-bool is_wide(const AttentionTraits& traits) {
-  return traits.values_in_keys || std::max(traits.head_dim, traits.head_dim_v) >= kLeastWideDim;
-}
-
-void supports(const AttentionTraits& traits, BrokenRules& rules) {
-  rules.expect(
-      is_wide(traits),
-      "head_dim = {} and head_dim_v = {}, one must be at least {} for forward_wide, or values_in_keys true",
-      traits.head_dim, traits.head_dim_v, kLeastWideDim);
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
@@ -94,7 +84,7 @@ KernelConfig tiles(int tile_m, int tile_n, int warps, int column_warps) {
 /// Returns every combination of the tunables' values for wide heads, each with as many slots of the ring as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
-  if (!is_wide(traits)) return all;
+  if (!wide_rules::is_wide(traits)) return all;
   for (const int tile_m : {16, 32, 64, 128}) {
     for (const int column_warps : {2, 4}) {
       for (const int row_warps : {1, 2, 4}) {
@@ -111,7 +101,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 /// Small blocks read keys fast; large ones read them less often.
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
-  if (!is_wide(traits)) return {};
+  if (!wide_rules::is_wide(traits)) return {};
   const std::int64_t rows = packed_rows(head_packing(p, kMostRows), p.seqlen_q);
   std::vector<KernelConfig> configs;
   if (rows <= 16) configs = {tiles(16, 64, 4, 4)};
@@ -123,6 +113,12 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   configs.push_back(tiles(16, 32, 4, 4));
   for (KernelConfig& c : configs) c = with_stages(traits, arch, c);
   return configs;
+}
+
+/// Next to forward_wide_sm90, whose tiles have 64 rows, only for few rows.
+bool is_preferred(const PlannedProblem& p, const Arch& arch) {
+  return wgmma_rules::runs_on(arch) && wide_rules::is_wide(traits_of(p)) &&
+         packed_rows(head_packing(p, kMostRows), p.seqlen_q) <= 32;
 }
 
 constexpr Tunable kTunables[] = {
@@ -144,7 +140,7 @@ constexpr KernelKind kernels::forward_wide = {
     .tunables = kTunables,
     .default_config =
         {.kernel = KernelId::forward_wide, .tile_m = 16, .tile_n = 16, .stages = 2, .column_warps = 4},
-    .supports = supports,
+    .supports = wide_rules::check,
     .check = check,
     .check_registers = check_registers,
     .shared_bytes = shared_bytes,
@@ -152,9 +148,10 @@ constexpr KernelKind kernels::forward_wide = {
     .configs = configs,
     .heuristic = heuristic,
     .heuristic_limits = [](const AttentionTraits& traits, const Arch&) -> HeuristicLimits {
-      if (!is_wide(traits)) return {};
+      if (!wide_rules::is_wide(traits)) return {};
       return {.packed_rows = kMostRows + 1};
     },
+    .is_preferred = is_preferred,
     .constants =
         [](const KernelSpec& spec) {
           std::vector<RenderedConstant> all = constants_of_e4m3(spec);

@@ -16,6 +16,7 @@
     KERNEL(forward_split)         /* few queries, on every GPU: split KV over blocks and warps */        \
     KERNEL(forward_sm90)                                                                                 \
     KERNEL(forward_wide)          /* head dims beyond 256, on every GPU */                               \
+    KERNEL(forward_wide_sm90)                                                                            \
     KERNEL(backward_delta)        /* rowsum(dO * O) */                                                   \
     KERNEL(backward_dq_sm80)                                                                             \
     KERNEL(backward_dk_dv_sm80)                                                                          \
@@ -77,7 +78,8 @@ struct KernelConfig {
   /// backward_sm90: 1: dQ of an iteration passes through shared memory, and another warp adds it in one bulk operation; 0: the warps
   /// that compute it add it.
   std::int32_t bulk_sums = 0;
-  /// forward_wide: warps that share rows: each computes the scores of its own keys, and its own columns of O.
+  /// Warps, or on Hopper warpgroups, that share rows, and own columns of O. forward_wide: each computes the scores of its own keys.
+  /// forward_wide_sm90: one computes all scores.
   std::int32_t column_warps = 1;
 
   /// Calls field(name, value) for every tunable: all fields but `kernel`.

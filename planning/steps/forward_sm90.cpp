@@ -1,4 +1,5 @@
 // The launch of the sm90 forward kernel: tensor maps, and blocks that stay for several tiles.
+#include <generator/kernel_kind.h>
 #include <generator/kernels/forward_sm90.h>
 #include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
@@ -22,8 +23,8 @@ void fill_forward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer)
 
 WorkShares shares_of(const StepRequest& request, Step& step) {
   const KernelConfig& config = request.config;
-  const int warpgroups = config.warps / 4;
-  if (config.schedule == kSplitKeys) return forward_steps::split_keys(request, warpgroups, kShares, step);
+  const int teams = config.warps / 4 / config.column_warps;
+  if (splits_keys(config)) return forward_steps::split_keys(request, teams, kShares, step);
   WorkShares shares{};
   if (config.schedule != kOneTileEach)
     step.shape.grid = std::min(step.shape.grid, forward_steps::resident_blocks(request));

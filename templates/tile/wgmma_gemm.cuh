@@ -25,31 +25,34 @@ FA2_DEVICE void wgmma_nt(AccumulatorTile<1, kN>& c, SwizzledTile<64, kCols> a, S
     ptx::wgmma_ss<Element, kRows, Major::k, Major::k>(flat(c), a.by_columns(k), b.by_columns(k), true);
 }
 
-/// Issues c += A B, summed over B's rows.
+/// Issues c += A B, summed over B's rows. Of B it takes as many columns as c has, from `first_col` on, which must begin a
+/// group.
 template <class Element, int kN, int kSteps, int kRows, int kCols>
 FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, const OperandA<1> (&a)[kSteps],
-                         SwizzledTile<kRows, kCols> b) {
-  static_assert(kN * 8 == kCols && kSteps * 16 == kRows,
+                         SwizzledTile<kRows, kCols> b, int first_col = 0) {
+  static_assert(kN * 8 <= kCols && kSteps * 16 == kRows,
                 "B's columns are the accumulator's, its rows are A's columns");
   FA2_UNROLL
   for (int k = 0; k < kSteps; ++k)
-    ptx::wgmma_rs<Element, kCols, ptx::Major::mn>(flat(c), a[k].pair[0], b.by_rows(k), true);
+    ptx::wgmma_rs<Element, kN * 8, ptx::Major::mn>(flat(c), a[k].pair[0], b.by_rows(k, first_col), true);
 }
 
 /// Issues c = A B, or with `accumulate` c += A B, summed over B's rows. A: 64 rows of `a` from `first_row`
-/// on.
+/// on. B: see above.
 template <class Element, int kN, int kRowsA, int kInner, int kCols>
 FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, SwizzledTile<kRowsA, kInner> a, int first_row,
-                         SwizzledTile<kInner, kCols> b, bool accumulate) {
+                         SwizzledTile<kInner, kCols> b, bool accumulate, int first_col = 0) {
   using ptx::Major;
-  static_assert(kN * 8 == kCols, "B's columns are the accumulator's");
+  constexpr int kWidth = kN * 8;
+  static_assert(kWidth <= kCols, "B's columns are the accumulator's");
   FA2_UNROLL
   for (int k = 0; k < kInner / 16; ++k) {
     if (k > 0 || accumulate) {
-      ptx::wgmma_ss<Element, kCols, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row), b.by_rows(k),
-                                                         true);
+      ptx::wgmma_ss<Element, kWidth, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row),
+                                                          b.by_rows(k, first_col), true);
     } else {
-      ptx::wgmma_ss<Element, kCols, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row), b.by_rows(k));
+      ptx::wgmma_ss<Element, kWidth, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row),
+                                                          b.by_rows(k, first_col));
     }
   }
 }

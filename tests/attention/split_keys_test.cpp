@@ -32,11 +32,17 @@ constexpr const char* kTwoWarpgroups =
 
 constexpr const char* kWarps = "kernel=forward_split,tile_m=16,tile_n=16,warps=4,stages=3";
 constexpr const char* kWide = "kernel=forward_wide,tile_m=16,tile_n=32,warps=4,stages=2,column_warps=4";
+constexpr const char* kWideHopper =
+    "kernel=forward_wide_sm90,tile_m=64,tile_n=32,warps=8,stages=2,column_warps=2";
+
+bool runs_on_hopper() {
+  const std::string_view arch = device(device_under_test()).arch.name;
+  return arch == "sm_90a" || arch == "interpreter";
+}
 
 /// Returns the configs that the device under test can run.
 std::vector<const char*> split_configs() {
-  const std::string_view arch = device(device_under_test()).arch.name;
-  if (arch != "sm_90a" && arch != "interpreter") return {kWarps};
+  if (!runs_on_hopper()) return {kWarps};
   return {kOneWarpgroup, kTwoWarpgroups, kWarps};
 }
 
@@ -154,13 +160,14 @@ TEST_CASE("split KV: latents, whose values are in their keys, and wide heads") {
         decode(i % 2 == 0 ? 1 : 3, 333, i % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right);
     problem.heads_kv = 1;
     problem.values_in_keys = i % 2 == 0;
-    problem.head_dim = problem.values_in_keys ? 96 : 264;
-    problem.head_dim_v = problem.values_in_keys ? 64 : 272;
+    problem.head_dim = problem.values_in_keys ? 192 : 264;
+    problem.head_dim_v = problem.values_in_keys ? 128 : 272;
     problem.sinks = i > 1;
     problem.batch_invariant = i == 3;
     INFO(sm_count, " SMs");
     GuardedCall call(problem);
     expect_contract_with(plan_of(problem, kWide, sm_count), call);
+    if (runs_on_hopper()) expect_contract_with(plan_of(problem, kWideHopper, sm_count), call);
     ++i;
   }
 }

@@ -42,8 +42,9 @@ struct OnlineSoftmax {
   /// Infinite before the first key. If `near`, a probability is 2^(score * scale_log2 + offset), else
   /// 2^((score + offset) * scale_log2) units.
   float offset[kM][2];
-  float row_sum[kM][2];     ///< this lane's part of the row's sum
-  float correction[kM][2];  ///< factor of the output; valid if the last step asked for a rescale
+  float row_sum[kM][2];  ///< this lane's part of the row's sum
+  float correction
+      [kM][2];  ///< factor of the output; valid if the last step asked for a rescale, and after normalize()
   /// Every row has seen a key, and exponents are so small that rounding them does not show. Equal in all lanes
   /// of the warp.
   bool near;
@@ -151,6 +152,7 @@ struct OnlineSoftmax {
       total += ptx::shfl_bfly(total, 2);
       float factor = total == 0.0f ? 0.0f : ptx::rcp_rn(total);
       if constexpr (Sinks::present) factor *= merge(m, half, sinks(m, half));
+      correction[m][half] = factor;
       scale_row(output, m, half, factor);
     });
     if constexpr (Sinks::present) near = true;  // as merge() leaves the rows

@@ -1,16 +1,11 @@
 // Products of warps that share query rows, for head dims whose output is too wide for the registers of one.
 #pragma once
 
+#include "attention/common/row_warps.cuh"
 #include "attention/forward/sm80/query_operand.cuh"
 #include "ptx/barrier.cuh"
 
 namespace fa2 {
-
-/// Config of a warp's rows: those that it shares with others count once.
-template <class Config>
-struct RowWarpsConfig : Config {
-  static constexpr int warps = Config::warps / Config::column_warps;
-};
 
 /// A warp among the Config::column_warps that share rows. Of a KV block each computes the scores of its own keys, and
 /// passes them to the others through shared memory. Then each has all scores, takes the same softmax of them, and computes

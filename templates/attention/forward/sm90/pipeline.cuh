@@ -43,7 +43,8 @@ constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
 /// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
 FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
-  constexpr int kConsumerWarps = Config::warps, kLoadingWarps = loading_warps<Config>;
+  // Those that share rows all read the ring, and one of them queries.
+  constexpr int kConsumerWarps = Config::warps * Config::column_warps, kLoadingWarps = loading_warps<Config>;
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
     for (int slot = 0; slot < Config::stages; ++slot) {
@@ -54,7 +55,7 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
     for (int buffer = 0; buffer < Config::q_buffers; ++buffer) {
       ptx::mbarrier_init(shared.queries_full(buffer), 1);
       ptx::mbarrier_init(shared.queries_empty(buffer),
-                         shared.stages_output_in_ring ? kConsumerWarps : kConsumerWarps / 4);
+                         shared.stages_output_in_ring ? kConsumerWarps : Config::warps / 4);
     }
     FA2_UNROLL
     for (int turn = 0; turn < 2; ++turn) {

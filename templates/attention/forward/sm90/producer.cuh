@@ -47,7 +47,8 @@ struct Producer {
         // Runs even without a key, because the output may pass through the memory of the queries.
         if (n == last && warp == 0) load_queries(mask.shape, at, tiles.turn);
         const Block behind{n + kBehind, kBehind ? above : here};
-        if (behind.n <= last && behind.n >= blocks.begin) load_values(mask, at, behind);
+        if (!Config::values_in_keys && behind.n <= last && behind.n >= blocks.begin)
+          load_values(mask, at, behind);
         above = here, here = below;
       } while (--n >= blocks.begin - kBehind);
       tiles.advance();
@@ -85,6 +86,8 @@ struct Producer {
     const typename Layout::KeyTile tile = shared.keys(state.index);
     if constexpr (gathers) {
       gather<Config::head_dim>(tile, params.attention.k, params.attention.k_strides, mask, at, block);
+    } else if constexpr (Config::values_in_keys && Config::varlen) {
+      load_seen_rows<Config::head_dim>(tile, params.k, mask, at, block);
     } else if constexpr (paged) {
       start_load_of_pages<Config::head_dim>(tile, params.k, at, block, shared.slot_full(state.index));
     } else {
@@ -101,7 +104,7 @@ struct Producer {
     if constexpr (gathers) {
       gather<Config::head_dim_v>(tile, params.attention.v, params.attention.v_strides, mask, at, block);
     } else if constexpr (Config::varlen) {
-      load_seen_values(tile, mask, at, block);
+      load_seen_rows<Config::head_dim_v>(tile, params.v, mask, at, block);
     } else {
       const TensorRows from = key_rows(mask.shape, at, block.n);
       start_load<TensorShape<Config::head_dim_v>>(tile, params.v, from, shared.slot_full(state.index));
@@ -109,21 +112,22 @@ struct Producer {
     state.advance();
   }
 
-  /// Loads a block of V with varlen. Without pages, TMA leaves out rows after the sequence's last one. Rows
+  /// Loads a block of V, or of K with V in it, with varlen. Without pages, TMA leaves out rows after the sequence's last one. Rows
   /// that it cannot leave out are cleared before the slot becomes full: those in pages, and those before a
   /// window.
-  FA2_DEVICE void load_seen_values(typename Layout::ValueTile tile, const Mask<Config>& mask,
-                                   const TileCoordinates& at, const Block& block) {
+  template <int kCols, class Tile>
+  FA2_DEVICE void load_seen_rows(Tile tile, const TensorMap& map, const Mask<Config>& mask,
+                                 const TileCoordinates& at, const Block& block) {
     const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
     const bool clears = (Config::window_left && seen.begin > 0) || (paged && seen.end < Config::tile_n);
     const SharedAddress full = clears ? shared.edge_full() : shared.slot_full(state.index);
     if constexpr (paged) {
-      start_load_of_pages<Config::head_dim_v>(tile, params.v, at, block, full);
+      start_load_of_pages<kCols>(tile, map, at, block, full);
     } else {
       TensorRows from = key_rows(mask.shape, at, block.n);
       from.row = params.attention.seqlen_k - seen.end;
       from.begin += block.n * Config::tile_n + seen.end;
-      start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, full);
+      start_load<RaggedShape<kCols>>(tile, map, from, full);
     }
     if (clears) {
       ptx::mbarrier_wait(shared.edge_full(), edge_phase);

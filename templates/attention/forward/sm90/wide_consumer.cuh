@@ -1,0 +1,255 @@
+// Two consumer warpgroups that share the 64 rows of a tile, because the registers of one cannot hold the output.
+//
+// The first computes scores and probabilities, and the first columns of O; the second the other columns. Per KV block the
+// first sends its probabilities, in 16 bits, and the factors by which it has rescaled rows:
+//
+//   first    S = Q K^T | softmax | send | O += P V     | S = Q K^T ...
+//   second   O += P V of the block above | wait        | O += P V ...
+//
+// In cycles of the tensor cores, for 64 keys at 576 / 512: S 1152, each half of P V 512. The second's half fills the first's
+// softmax of the next block.
+#pragma once
+
+#include "attention/common/dropout.cuh"
+#include "attention/common/key_blocks.cuh"
+#include "attention/common/key_value_format.cuh"
+#include "attention/common/score_mod.cuh"
+#include "attention/common/softmax.cuh"
+#include "attention/forward/sm90/consumer.cuh"
+#include "attention/forward/sm90/wide_layout.cuh"
+#include "tile/wgmma_gemm.cuh"
+
+namespace fa2 {
+
+/// Both consumer warpgroups as a team for splits of a tile.
+template <class Config>
+struct WideTeam {
+  static constexpr int warps = Config::warps, rows = 64, teams = 1, number = 0;
+  FA2_DEVICE static void sync() { ptx::bar_sync(1, 32 * warps); }
+  FA2_DEVICE static int warp() { return ptx::warp_index() - 4; }
+};
+
+/// Messages from the first warpgroup to the second, one at a time.
+template <class Config>
+struct WideMessages {
+  using Layout = WideLayoutSm90<Config>;
+  static constexpr int full = 2, empty = 3, threads = 256;  ///< named barriers
+
+  Layout shared;
+
+  /// Sends factors of rows, and probabilities unless there are none.
+  template <class Send>
+  FA2_DEVICE void send(const float (&factors)[2], const Send& send_probabilities) const {
+    ptx::bar_sync(empty, threads);
+    send_probabilities();
+    const SharedAddress to = shared.factors();  // a shuffle, which all lanes must reach
+    if (fragment_col() == 0) ptx::st_shared_v2(to, {{ptx::bits_of(factors[0]), ptx::bits_of(factors[1])}});
+    ptx::fence_proxy_async_shared();
+    ptx::bar_arrive(full, threads);
+  }
+
+  /// Waits for a message, and multiplies the output by its factors.
+  template <int kN>
+  FA2_DEVICE void receive(AccumulatorTile<1, kN>& output) const {
+    ptx::bar_sync(full, threads);
+    float factors[2];
+    ptx::ld_shared_f32_x2(shared.factors(), factors);
+    if (!ptx::vote_any(factors[0] != 1.0f || factors[1] != 1.0f)) return;
+    for_each_four(output, [&](float(&four)[4], int) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) four[i] *= factors[i / 2];
+    });
+  }
+  /// Says that the last message has been read.
+  FA2_DEVICE void release() const { ptx::bar_arrive(empty, threads); }
+};
+
+/// One of the two warpgroups. `kScores`: the first.
+template <class Config, bool kScores>
+struct WideConsumer {
+  using Layout = WideLayoutSm90<Config>;
+  using Row = typename Layout::RowConfig;
+  using Rows = typename Layout::Rows;
+  using Element = typename Config::Element;
+  using State = PipelineState<Config::stages>;
+  static constexpr int cols = kScores ? Layout::first_cols : Layout::last_cols;
+  static constexpr int first_col = kScores ? 0 : Layout::first_cols;
+  static constexpr int steps = Config::tile_n / 16;
+
+  const AttentionParamsSm90& params;
+  Layout shared;
+  KeyValueReader<Row> ring;
+  WideMessages<Config> messages;
+  AccumulatorTile<1, cols / 8> output;
+  OnlineSoftmax<1, Element> softmax;
+
+  FA2_DEVICE void run() {
+    const AttentionParams& attention = params.attention;
+    TileFollower<Row> tiles{params, shared.rows()};
+    if constexpr (!kScores) messages.release();
+    for (;; tiles.advance()) {
+      const SequenceTile tile = tiles.current();
+      if (!tile.exist()) break;
+      const Mask<Row> mask = mask_of<Row>(attention, tile.shape);
+      const int tile_row = tile.at.q_tile * 64;
+      const KeyBlocks<Row> blocks = of_part<Row>(key_blocks(mask, tile_row, 64), tile.part);
+      const TilePart<Config, WideTeam<Config>> part{attention, params.shares, tile, {}};
+      const ScoreMod<Row> score_mod = score_mod_of<Row>(attention, mask.shape, tile.at);
+      softmax.start(score_mod.scale_log2());
+      output.clear();
+      if constexpr (kScores) {
+        await_queries(mask.shape, tile.at, tiles.turn);
+        attend(tile.at, mask, score_mod, blocks, part.is_first());
+      } else {
+        follow(blocks);
+      }
+      dropout_of<Row>(attention).rescale(output);
+      descales_of<Row>(attention, tile.at.batch, tile.at.head / attention.queries_per_kv)
+          .scale_output(output);
+      finish(tile, part);
+    }
+  }
+
+ private:
+  /// Runs lines 6 to 14 of Algorithm 1, and normalizes the output.
+  FA2_DEVICE void attend(const TileCoordinates& at, const Mask<Row>& mask, const ScoreMod<Row>& score_mod,
+                         const KeyBlocks<Row>& blocks, bool is_first) {
+    const AttentionParams& attention = params.attention;
+    const int first_row = at.q_tile * 64 + ptx::warp_index() % 4 * 16;
+    const Dropout<Row> dropout = dropout_of<Row>(attention).of_head(at.batch * attention.heads_q + at.head);
+    const Descales<Row> descales = descales_of<Row>(attention, at.batch, at.head / attention.queries_per_kv);
+    AccumulatorTile<1, Config::tile_n / 8> scores;
+    for (int n = blocks.end - 1; n >= blocks.begin; --n) {
+      const State keys = ring.take(), values = Config::values_in_keys ? keys : ring.take();
+      score(scores, keys);
+      if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
+      descales.scale_scores(scores);
+      score_mod.apply(scores, first_row, n * Config::tile_n);
+      blocks.hide_keys(mask, scores, first_row, n);
+      const bool rises = softmax.step(scores);
+      dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
+      const float factors[2] = {rises ? softmax.correction[0][0] : 1.0f,
+                                rises ? softmax.correction[0][1] : 1.0f};
+      messages.send(factors, [&] { stage_output<Element>(shared.probabilities(), scores); });
+      if (rises) softmax.rescale(output);
+      add_values(scores, values);
+    }
+    softmax.normalize(output, Sinks<Row>{attention, at, first_row, is_first});
+    messages.send(softmax.correction[0], [] {});
+  }
+
+  /// Waits for the tile's queries. Rows that nothing has loaded, or that belong to the next sequence, become zeros: a warp's
+  /// decisions for all of its rows would depend on them.
+  FA2_DEVICE void await_queries(const SequenceShape& shape, const TileCoordinates& at, const TileTurn& turn) {
+    ptx::mbarrier_wait(shared.rows().queries_full(0), turn.parity(1));
+    const int own_rows = rows_of_queries<Row>(params.attention, shape, at.q_tile * 64);
+    if (own_rows == 64) return;
+    clear_rows_outside<128>(shared.rows().queries(0, 0), {0, own_rows}, ptx::thread_index() % 128);
+    sync_warpgroup(0);
+  }
+
+  /// Computes S = Q K^T.
+  FA2_DEVICE void score(AccumulatorTile<1, Config::tile_n / 8>& scores, State keys) {
+    ring.consumer_wait(keys);
+    hold(scores);
+    ptx::wgmma_fence();
+    wgmma_nt<Element>(scores, shared.rows().queries(0, 0), ring.shared.keys(keys.index));
+    ptx::wgmma_commit_group();
+    ptx::wgmma_wait_group<0>();
+    hold(scores);
+  }
+
+  /// Computes the warpgroup's columns of O += P V.
+  FA2_DEVICE void add_values(const AccumulatorTile<1, Config::tile_n / 8>& scores, State values) {
+    OperandA<1> probabilities[steps];
+    FA2_UNROLL
+    for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
+    ring.consumer_wait(values);
+    hold(probabilities);
+    hold(output);
+    ptx::wgmma_fence();
+    wgmma_nn<Element>(output, probabilities, ring.shared.values(values.index), first_col);
+    complete(values);
+  }
+
+  /// Computes the second warpgroup's columns of O, which it normalizes with the first.
+  FA2_DEVICE void follow(const KeyBlocks<Row>& blocks) {
+    for (int n = blocks.end - 1; n >= blocks.begin; --n) {
+      const State keys = ring.take(), values = Config::values_in_keys ? keys : ring.take();
+      if constexpr (!Config::values_in_keys) ring.skip(keys);
+      ring.consumer_wait(values);
+      messages.receive(output);
+      hold(output);
+      ptx::wgmma_fence();
+      wgmma_nn<Element>(output, shared.probabilities(), 0, ring.shared.values(values.index), true, first_col);
+      complete(values);
+      messages.release();
+    }
+    messages.receive(output);
+    messages.release();
+  }
+
+  FA2_DEVICE void complete(State values) {
+    ptx::wgmma_commit_group();
+    ptx::wgmma_wait_group<0>();
+    hold(output);
+    ring.consumer_release(values);
+  }
+
+  /// Stores the tile, or its part, and leaves the memory of its queries to the next.
+  template <class Part>
+  FA2_DEVICE void finish(const SequenceTile& tile, const Part& part) {
+    if (part.is_of_several()) {
+      PartRow<Config>::store(
+          output, softmax, ptx::warp_index() % 4 * 16, part.row_count(),
+          [&](int row) { return part.own_row(row); }, first_col);
+      part.team.sync();
+      if constexpr (kScores) release_queries();
+      part.merge(shared.rows().all_are_stored(0), softmax.scale_log2);
+    } else {
+      if constexpr (kScores)
+        store_lse<Config>(params.attention, tile.shape, tile.at,
+                          tile.at.q_tile * 64 + ptx::warp_index() % 4 * 16, softmax);
+      store_output(tile);
+    }
+  }
+
+  FA2_DEVICE void release_queries() const {
+    if (ptx::thread_index() % 128 == 0) ptx::mbarrier_arrive(shared.rows().queries_empty(0));
+  }
+
+  /// Stores O through the memory of the queries.
+  FA2_DEVICE void store_output(const SequenceTile& tile) const {
+    const auto whole = shared.output();
+    const int first_row = tile.at.q_tile * 64;
+    WideTeam<Config>::sync();  // queries have been read
+    stage_output<Element>(TileColumns<typename Rows::OutputTile, cols, first_col + cols>{whole, first_col},
+                          output);
+    ptx::fence_proxy_async_shared();
+    WideTeam<Config>::sync();
+    if (Config::varlen && first_row + 64 > tile.shape.rows) {
+      store_first_rows(tile, first_row);
+      WideTeam<Config>::sync();
+    } else if (kScores && ptx::thread_index() % 128 == 0) {
+      tma_store_tile<PackedShape<Config::head_dim_v>>(
+          params.o, query_box<Row>(params.attention, tile.shape, tile.at, first_row), whole);
+      ptx::bulk_wait_group_read<0>();
+    }
+    if constexpr (kScores) release_queries();
+  }
+
+  /// Stores the rows that the sequence has, because TMA would also overwrite the next sequence's rows.
+  FA2_DEVICE void store_first_rows(const SequenceTile& tile, int first_row) const {
+    constexpr int kChunks = Config::head_dim_v / 8;
+    const AttentionParams& attention = params.attention;
+    FA2_NO_UNROLL
+    for (int i = ptx::thread_index() - 128; i < (tile.shape.rows - first_row) * kChunks; i += 256) {
+      const int row = i / kChunks, col = i % kChunks * 8;
+      if (!row_map_of<Config>(attention).is_filled(first_row + row)) continue;
+      ptx::st_global_v4(output_row<Config>(attention, tile.shape, tile.at, first_row + row) + col,
+                        ptx::ld_shared_v4(shared.output().chunk_address(row, col)));
+    }
+  }
+};
+
+}  // namespace fa2
