@@ -45,8 +45,7 @@ HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims) {
 }
 
 bool splits_keys(const KernelConfig& config) {
-  constexpr KernelId kAlways[] = {KernelId::forward_split, KernelId::forward_wide,
-                                  KernelId::forward_wide_sm90};
+  constexpr KernelId kAlways[] = {KernelId::forward_split, KernelId::forward_wide};
   return config.schedule == kSplitKeys || std::ranges::count(kAlways, config.kernel) > 0;
 }
 

@@ -1,6 +1,7 @@
 // The forward kernel for wide heads on Hopper: two warpgroups share rows, on wgmma and TMA.
 #include <generator/kernel_kind.h>
 #include <generator/kernels/forward_rules.h>
+#include <generator/kernels/forward_time.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/wgmma_rules.h>
 #include <generator/kernels/wide_rules.h>
@@ -34,7 +35,8 @@ int first_columns(const AttentionTraits& traits) {
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int query = std::max(row_bytes(traits, Side::q), row_bytes(traits, Side::o));
   const int key = std::max(row_bytes(traits, Side::k), row_bytes(traits, Side::v));
-  const int mbarriers = 16 * (c.stages + 5) + (traits.varlen ? 40 : 0), part = 48;
+  const int mbarriers = 16 * (c.stages + 5) + (traits.varlen ? 40 : 0);
+  const int part = c.schedule == kSplitKeys ? 48 : 0;
   return kRows * c.tile_n * element_bytes(traits) + aligned(kRows * query) +
          c.stages * aligned(c.tile_n * key) + mbarriers + part + kRows * 4;
 }
@@ -62,9 +64,12 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                spec.config.column_warps, kSharers);
 }
 
-/// Returns the registers of the producer, which searches for its range of KV blocks and looks up pages, and of consumers.
+/// Returns the registers of the producer, which searches for its tiles or its range of KV blocks and looks up pages, and of
+/// consumers.
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
-  return wgmma_rules::register_shares(spec.config, spec.arch, spec.traits.page_size > 0 ? 72 : 56);
+  const bool splits = spec.config.schedule == kSplitKeys;
+  const int least = !splits ? 40 : spec.traits.page_size > 0 ? 72 : 56;
+  return wgmma_rules::register_shares(spec.config, spec.arch, least);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -74,11 +79,12 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
                available);
 }
 
-KernelConfig with_stages(const AttentionTraits& traits, const Arch& arch, int tile_n) {
+KernelConfig with_stages(const AttentionTraits& traits, const Arch& arch, int tile_n, int schedule) {
   KernelConfig c{.kernel = KernelId::forward_wide_sm90,
                  .tile_m = kRows,
                  .tile_n = tile_n,
                  .warps = 4 * kSharers,
+                 .schedule = schedule,
                  .column_warps = kSharers};
   c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
   return c;
@@ -88,22 +94,24 @@ KernelConfig with_stages(const AttentionTraits& traits, const Arch& arch, int ti
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   if (!wide_rules::is_wide(traits)) return all;
-  for (const int tile_n : {32, 48, 64, 80, 96}) all.push_back(with_stages(traits, arch, tile_n));
+  for (const int tile_n : {32, 48, 64, 80, 96})
+    for (const int schedule : {kDynamicPersistent, kSplitKeys})
+      all.push_back(with_stages(traits, arch, tile_n, schedule));
   return all;
 }
 
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
   if (!wide_rules::is_wide(traits)) return {};
-  return {with_stages(traits, arch, 64), with_stages(traits, arch, 32)};
+  const KernelConfig tiles = with_stages(traits, arch, 64, kDynamicPersistent),
+                     parts = with_stages(traits, arch, 64, kSplitKeys);
+  const bool splits = p.batch_invariant || estimated_time(p, parts) < estimated_time(p, tiles);
+  return {splits ? parts : tiles, splits ? tiles : parts, with_stages(traits, arch, 32, kSplitKeys)};
 }
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   const wgmma_rules::RegisterShares shares = register_shares(spec);
-  return {{"producer_registers", shares.producer},
-          {"consumer_registers", shares.consumer},
-          {"q_buffers", 1},
-          {"schedule", kSplitKeys}};
+  return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}, {"q_buffers", 1}};
 }
 
 /// S = Q K^T with both in shared memory, and O += P V with P in registers, or in shared memory.
@@ -121,6 +129,7 @@ constexpr Tunable kTunables[] = {{"tile_m", kRows, kRows},
                                  {"warps", 4 * kSharers, 4 * kSharers},
                                  {"stages", 2, kMostStages},
                                  {"ctas_per_sm", 1, 1},
+                                 {"schedule", kDynamicPersistent, kSplitKeys},
                                  {"column_warps", kSharers, kSharers}};
 
 }  // namespace
@@ -131,6 +140,7 @@ constexpr KernelKind kernels::forward_wide_sm90 = {
     .main = "attention/forward/sm90/wide_kernel.cu",
     .entry = "fa2_attention_forward",
     .make_step = forward_sm90_step,
+    .section_bytes = 8 << 20,
     .head_dims = {.most = 576},
     .head_dims_v = {.most = 512},
     .finds_values_in_keys = true,
@@ -140,6 +150,7 @@ constexpr KernelKind kernels::forward_wide_sm90 = {
                        .tile_n = 32,
                        .warps = 4 * kSharers,
                        .stages = 2,
+                       .schedule = kDynamicPersistent,
                        .column_warps = kSharers},
     .runs_on = wgmma_rules::runs_on,
     .supports = supports,

@@ -35,8 +35,8 @@ const std::vector<std::string> kConfigs = {
     "kernel=forward_wide,tile_m=64,tile_n=32,warps=8,stages=2,column_warps=2",
     "kernel=forward_wide,tile_m=32,tile_n=64,warps=8,stages=2,column_warps=4",
     "kernel=forward_wide,tile_m=32,tile_n=32,warps=2,stages=3,column_warps=2",
-    "kernel=forward_wide_sm90,tile_m=64,tile_n=64,warps=8,stages=2,column_warps=2",
-    "kernel=forward_wide_sm90,tile_m=64,tile_n=32,warps=8,stages=3,column_warps=2"};
+    "kernel=forward_wide_sm90,tile_m=64,tile_n=64,warps=8,stages=2,schedule=2,column_warps=2",
+    "kernel=forward_wide_sm90,tile_m=64,tile_n=32,warps=8,stages=3,schedule=3,column_warps=2"};
 
 /// Head dims of Q and K, and of V. Of some, the last warp has fewer columns than the others, or none.
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{264, 264}, {320, 320}, {512, 512}, {576, 512},

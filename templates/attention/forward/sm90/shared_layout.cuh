@@ -24,10 +24,11 @@ struct SharedLayoutSm90 {
   /// Keys and values share one ring.
   static constexpr int slot_bytes = aligned(larger(KeyTile::bytes, ValueTile::bytes));
   /// Whether outputs pass through slots of the ring, one for each warpgroup. Then the next tile's queries load while
-  /// this one ends, though there is only one buffer. Splits have few queries, and keep the ring for keys.
-  static constexpr bool stages_output_in_ring = Config::q_buffers == 1 && Config::schedule != kSplitKeys &&
-                                                OutputTile::bytes <= slot_bytes &&
-                                                Config::stages > warpgroups;
+  /// this one ends, though there is only one buffer. Splits have few queries, and keep the ring for keys. Wide heads have few
+  /// slots.
+  static constexpr bool stages_output_in_ring =
+      Config::q_buffers == 1 && Config::schedule != kSplitKeys && Config::column_warps == 1 &&
+      OutputTile::bytes <= slot_bytes && Config::stages > warpgroups;
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;

@@ -199,19 +199,20 @@ struct WideConsumer {
   /// Stores the tile, or its part, and leaves the memory of its queries to the next.
   template <class Part>
   FA2_DEVICE void finish(const SequenceTile& tile, const Part& part) {
-    if (part.is_of_several()) {
-      PartRow<Config>::store(
-          output, softmax, ptx::warp_index() % 4 * 16, part.row_count(),
-          [&](int row) { return part.own_row(row); }, first_col);
-      part.team.sync();
-      if constexpr (kScores) release_queries();
-      part.merge(shared.rows().all_are_stored(0), softmax.scale_log2);
-    } else {
-      if constexpr (kScores)
-        store_lse<Config>(params.attention, tile.shape, tile.at,
-                          tile.at.q_tile * 64 + ptx::warp_index() % 4 * 16, softmax);
-      store_output(tile);
+    if constexpr (Config::schedule == kSplitKeys) {
+      if (part.is_of_several()) {
+        PartRow<Config>::store(
+            output, softmax, ptx::warp_index() % 4 * 16, part.row_count(),
+            [&](int row) { return part.own_row(row); }, first_col);
+        part.team.sync();
+        if constexpr (kScores) release_queries();
+        return part.merge(shared.rows().all_are_stored(0), softmax.scale_log2);
+      }
     }
+    if constexpr (kScores)
+      store_lse<Config>(params.attention, tile.shape, tile.at,
+                        tile.at.q_tile * 64 + ptx::warp_index() % 4 * 16, softmax);
+    store_output(tile);
   }
 
   FA2_DEVICE void release_queries() const {
