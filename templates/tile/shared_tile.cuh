@@ -92,9 +92,9 @@ struct TileRows {
   }
 };
 
-/// kCols columns of a shared tile from column `first` on, both multiples of 16. Those beyond the first kEnd of the tile
-/// are copies of its first ones: they exist, and nobody needs them.
-template <class Tile, int kCols, int kEnd>
+/// kCols columns of a shared tile from column `first` on, both multiples of 16. If they need not exist (not kExist), those from
+/// kEnd on are copies of the tile's first ones, and nobody needs them.
+template <class Tile, int kCols, int kEnd, bool kExist>
 struct TileColumns {
   static constexpr int rows = Tile::rows, cols = kCols;
   static_assert(kEnd <= Tile::cols, "columns up to the last needed one exist");
@@ -103,11 +103,10 @@ struct TileColumns {
 
   template <BlockOrder kOrder>
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
-    constexpr bool kAllExist = kEnd % kCols == 0;
-    if constexpr (kAllExist && kCols % 64 == 0) {  // whole pages: the distance is the same for every column
+    if constexpr (kExist && kCols % 64 == 0) {  // whole pages: the distance is the same for every column
       return tile.template block_address<kOrder>(row, col) + static_cast<u32>(first * rows * 2);
     } else {
-      return tile.template block_address<kOrder>(row, kAllExist || first + col < kEnd ? first + col : 0);
+      return tile.template block_address<kOrder>(row, kExist || first + col < kEnd ? first + col : 0);
     }
   }
 };

@@ -68,7 +68,7 @@ BUGS = {
     "part_merge.cuh": [
         ("put_row", "a warp's columns stored from the first on", "row.put(first_col + 8 * n + fragment_col(),",
          "row.put(8 * n + fragment_col(),", "split KV: latents"),
-        ("put_row", "columns that a row has not", "if (has<kN>(first_col + 8 * n)) row.put(first_col + 8 * n + fragment_col(),",
+        ("put_row", "columns that a row has not", "if (first_col + 8 * n < cols) row.put(first_col + 8 * n + fragment_col(),",
          "row.put(first_col + 8 * n + fragment_col(),", "split KV: latents"),
         ("store", "rows of a part that the tile has not", "if (number >= row_count) continue;", "", "split KV"),
         ("weight_of", "parts weigh their sums alone", "part.sum * power", "part.sum", "split KV"),

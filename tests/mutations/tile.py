@@ -52,7 +52,7 @@ BUGS = {
     "shared_tile.cuh": [
         ("TileRows", "rows of a tile from its first on", "first + row, col", "row, col", "head dims"),
         ("TileColumns", "columns of whole pages from the first on", "static_cast<u32>(first * rows * 2)", "0u", "head dims"),
-        ("TileColumns", "columns behind the last one are read", "kAllExist || first + col < kEnd ? first + col : 0",
+        ("TileColumns", "columns behind the last one are read", "kExist || first + col < kEnd ? first + col : 0",
          "first + col", "head dims"),
         ("chunk_address", "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
         ("block_address", "swizzle missing where fragments are read", "((lane_chunk ^ swizzle(lane_row, width)) << 4)",

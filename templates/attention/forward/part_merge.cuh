@@ -49,7 +49,7 @@ struct PartRow {
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
       const float(&value)[4] = output.value[m][n];
-      if (has<kN>(first_col + 8 * n))
+      if (first_col + 8 * n < cols)
         row.put(first_col + 8 * n + fragment_col(),
                 ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
     }
@@ -60,21 +60,15 @@ struct PartRow {
     FA2_UNROLL
     for (int n = 0; n < kN; n += 2) {
       const float(&even)[4] = output.value[m][n], (&odd)[4] = output.value[m][n + 1];
-      if (has<kN>(first_col + 8 * n))
+      if (first_col + 8 * n < cols)
         row.put(first_col + 8 * n + 2 * fragment_col(),
                 ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
                                ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
     }
   }
 
-  /// Returns whether a column exists. Accumulators of 8 kN columns may go on behind the last.
-  template <int kN>
-  FA2_DEVICE static bool has(int col) {
-    return cols % (8 * kN) == 0 || col < cols;
-  }
-
-  /// Stores a warp's rows, which begin with the partial output's `first_row`, and its columns, from `first_col` on.
-  /// row(number) returns one row's address.
+  /// Stores a warp's rows, which begin with the partial output's `first_row`, and those of its columns that exist,
+  /// from `first_col` on. row(number) returns one row's address.
   template <class Output, class Softmax, class Row>
   FA2_DEVICE static void store(const Output& output, const Softmax& softmax, int first_row, int row_count,
                                const Row& row, int first_col = 0) {

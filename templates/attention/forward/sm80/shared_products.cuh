@@ -54,7 +54,8 @@ struct SharedProducts {
   template <class Values>
   FA2_DEVICE void add_values(Output& output, const Scores& probabilities, Values values) const {
     constexpr int kPerWord = are_bytes<Config> ? 2 : 1;  // columns of a 16-bit word
-    using Own = TileColumns<Values, cols / kPerWord, Layout::padded_dim_v / kPerWord>;
+    constexpr bool kExist = cols * sharers == Layout::padded_dim_v;
+    using Own = TileColumns<Values, cols / kPerWord, Layout::padded_dim_v / kPerWord, kExist>;
     fa2::add_values<Config>(output, probabilities, Own{values, first_col() / kPerWord});
   }
 

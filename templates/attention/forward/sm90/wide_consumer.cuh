@@ -3,11 +3,10 @@
 // The first computes scores and probabilities, and the first columns of O; the second the other columns. Per KV block the
 // first sends its probabilities, in 16 bits, and the factors by which it has rescaled rows:
 //
-//   first    S = Q K^T | softmax | send | O += P V     | S = Q K^T ...
-//   second   O += P V of the block above | wait        | O += P V ...
+//   first    S = Q K^T of n | softmax | O += P V of n, send P | S = Q K^T of n - 1 ...
+//   second                    wait              | O += P V of n
 //
-// In cycles of the tensor cores, for 64 keys at 576 / 512: S 1152, each half of P V 512. The second's half fills the first's
-// softmax of the next block.
+// In cycles of the tensor cores, for 64 keys at 576 / 512: S 1152, each half of P V 512.
 #pragma once
 
 #include "attention/common/dropout.cuh"
@@ -82,6 +81,8 @@ struct WideConsumer {
   WideMessages<Config> messages;
   AccumulatorTile<1, cols / 8> output;
   OnlineSoftmax<1, Element> softmax;
+  AccumulatorTile<1, Config::tile_n / 8> scores;
+  OperandA<1> probabilities[steps];
 
   FA2_DEVICE void run() {
     const AttentionParams& attention = params.attention;
@@ -118,24 +119,45 @@ struct WideConsumer {
     const int first_row = at.q_tile * 64 + ptx::warp_index() % 4 * 16;
     const Dropout<Row> dropout = dropout_of<Row>(attention).of_head(at.batch * attention.heads_q + at.head);
     const Descales<Row> descales = descales_of<Row>(attention, at.batch, at.head / attention.queries_per_kv);
-    AccumulatorTile<1, Config::tile_n / 8> scores;
+    const ScoredBlocks scored{mask, score_mod, dropout, descales, blocks, first_row};
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       const State keys = ring.take(), values = Config::values_in_keys ? keys : ring.take();
-      score(scores, keys);
-      if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
-      descales.scale_scores(scores);
-      score_mod.apply(scores, first_row, n * Config::tile_n);
-      blocks.hide_keys(mask, scores, first_row, n);
-      const bool rises = softmax.step(scores);
-      dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
-      const float factors[2] = {rises ? softmax.correction[0][0] : 1.0f,
-                                rises ? softmax.correction[0][1] : 1.0f};
-      messages.send(factors, [&] { stage_output<Element>(shared.probabilities(), scores); });
-      if (rises) softmax.rescale(output);
-      add_values(scores, values);
+      issue_scores(keys);
+      const bool rises = finish_scores(scored, n, keys);
+      issue_values(values);
+      send(rises);
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.consumer_release(values);
     }
     softmax.normalize(output, Sinks<Row>{attention, at, first_row, is_first});
     messages.send(softmax.correction[0], [] {});
+  }
+
+  /// What turns scores into probabilities.
+  struct ScoredBlocks {
+    const Mask<Row>& mask;
+    const ScoreMod<Row>& score_mod;
+    const Dropout<Row>& dropout;
+    const Descales<Row>& descales;
+    const KeyBlocks<Row>& blocks;
+    int first_row;
+  };
+
+  /// Turns the scores of block `n`, which are on their way, into probabilities. Returns whether it has rescaled the output.
+  FA2_DEVICE bool finish_scores(const ScoredBlocks& scored, int n, State keys) {
+    ptx::wgmma_wait_group<0>();
+    hold(scores);
+    if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
+    scored.descales.scale_scores(scores);
+    scored.score_mod.apply(scores, scored.first_row, n * Config::tile_n);
+    scored.blocks.hide_keys(scored.mask, scores, scored.first_row, n);
+    const bool rises = softmax.step(scores);
+    if (rises) softmax.rescale(output);
+    scored.dropout.template drop<ScoreTile::queries_by_keys>(scores, scored.first_row, n * Config::tile_n);
+    FA2_UNROLL
+    for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
+    return rises;
   }
 
   /// Waits for the tile's queries. Rows that nothing has loaded, or that belong to the next sequence, become zeros: a warp's
@@ -148,28 +170,36 @@ struct WideConsumer {
     sync_warpgroup(0);
   }
 
-  /// Computes S = Q K^T.
-  FA2_DEVICE void score(AccumulatorTile<1, Config::tile_n / 8>& scores, State keys) {
+  /// Sends probabilities, and how rows have been rescaled for them.
+  FA2_DEVICE void send(bool rises) const {
+    const float factors[2] = {rises ? softmax.correction[0][0] : 1.0f,
+                              rises ? softmax.correction[0][1] : 1.0f};
+    messages.send(factors, [&] {
+      const int row = ptx::warp_index() % 4 * 16;
+      FA2_UNROLL
+      for (int k = 0; k < steps; ++k)
+        ptx::stmatrix_x4(shared.probabilities().template block_address<BlockOrder::down>(row, 16 * k),
+                         probabilities[k].pair[0]);
+    });
+  }
+
+  /// Issues S = Q K^T.
+  FA2_DEVICE void issue_scores(State keys) {
     ring.consumer_wait(keys);
     hold(scores);
     ptx::wgmma_fence();
     wgmma_nt<Element>(scores, shared.rows().queries(0, 0), ring.shared.keys(keys.index));
     ptx::wgmma_commit_group();
-    ptx::wgmma_wait_group<0>();
-    hold(scores);
   }
 
-  /// Computes the warpgroup's columns of O += P V.
-  FA2_DEVICE void add_values(const AccumulatorTile<1, Config::tile_n / 8>& scores, State values) {
-    OperandA<1> probabilities[steps];
-    FA2_UNROLL
-    for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
+  /// Issues the first warpgroup's columns of O += P V.
+  FA2_DEVICE void issue_values(State values) {
     ring.consumer_wait(values);
     hold(probabilities);
     hold(output);
     ptx::wgmma_fence();
     wgmma_nn<Element>(output, probabilities, ring.shared.values(values.index), first_col);
-    complete(values);
+    ptx::wgmma_commit_group();
   }
 
   /// Computes the second warpgroup's columns of O, which it normalizes with the first.
@@ -182,18 +212,14 @@ struct WideConsumer {
       hold(output);
       ptx::wgmma_fence();
       wgmma_nn<Element>(output, shared.probabilities(), 0, ring.shared.values(values.index), true, first_col);
-      complete(values);
+      ptx::wgmma_commit_group();
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.consumer_release(values);
       messages.release();
     }
     messages.receive(output);
     messages.release();
-  }
-
-  FA2_DEVICE void complete(State values) {
-    ptx::wgmma_commit_group();
-    ptx::wgmma_wait_group<0>();
-    hold(output);
-    ring.consumer_release(values);
   }
 
   /// Stores the tile, or its part, and leaves the memory of its queries to the next.
@@ -224,8 +250,8 @@ struct WideConsumer {
     const auto whole = shared.output();
     const int first_row = tile.at.q_tile * 64;
     WideTeam<Config>::sync();  // queries have been read
-    stage_output<Element>(TileColumns<typename Rows::OutputTile, cols, first_col + cols>{whole, first_col},
-                          output);
+    stage_output<Element>(
+        TileColumns<typename Rows::OutputTile, cols, first_col + cols, true>{whole, first_col}, output);
     ptx::fence_proxy_async_shared();
     WideTeam<Config>::sync();
     if (Config::varlen && first_row + 64 > tile.shape.rows) {
