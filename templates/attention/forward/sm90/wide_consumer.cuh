@@ -119,11 +119,20 @@ struct WideConsumer {
     const int first_row = at.q_tile * 64 + ptx::warp_index() % 4 * 16;
     const Dropout<Row> dropout = dropout_of<Row>(attention).of_head(at.batch * attention.heads_q + at.head);
     const Descales<Row> descales = descales_of<Row>(attention, at.batch, at.head / attention.queries_per_kv);
-    const ScoredBlocks scored{mask, score_mod, dropout, descales, blocks, first_row};
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       const State keys = ring.take(), values = Config::values_in_keys ? keys : ring.take();
       issue_scores(keys);
-      const bool rises = finish_scores(scored, n, keys);
+      ptx::wgmma_wait_group<0>();
+      hold(scores);
+      if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
+      descales.scale_scores(scores);
+      score_mod.apply(scores, first_row, n * Config::tile_n);
+      blocks.hide_keys(mask, scores, first_row, n);
+      const bool rises = softmax.step(scores);
+      if (rises) softmax.rescale(output);
+      dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
+      FA2_UNROLL
+      for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
       issue_values(values);
       send(rises);
       ptx::wgmma_wait_group<0>();
@@ -132,32 +141,6 @@ struct WideConsumer {
     }
     softmax.normalize(output, Sinks<Row>{attention, at, first_row, is_first});
     messages.send(softmax.correction[0], [] {});
-  }
-
-  /// What turns scores into probabilities.
-  struct ScoredBlocks {
-    const Mask<Row>& mask;
-    const ScoreMod<Row>& score_mod;
-    const Dropout<Row>& dropout;
-    const Descales<Row>& descales;
-    const KeyBlocks<Row>& blocks;
-    int first_row;
-  };
-
-  /// Turns the scores of block `n`, which are on their way, into probabilities. Returns whether it has rescaled the output.
-  FA2_DEVICE bool finish_scores(const ScoredBlocks& scored, int n, State keys) {
-    ptx::wgmma_wait_group<0>();
-    hold(scores);
-    if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
-    scored.descales.scale_scores(scores);
-    scored.score_mod.apply(scores, scored.first_row, n * Config::tile_n);
-    scored.blocks.hide_keys(scored.mask, scores, scored.first_row, n);
-    const bool rises = softmax.step(scores);
-    if (rises) softmax.rescale(output);
-    scored.dropout.template drop<ScoreTile::queries_by_keys>(scores, scored.first_row, n * Config::tile_n);
-    FA2_UNROLL
-    for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
-    return rises;
   }
 
   /// Waits for the tile's queries. Rows that nothing has loaded, or that belong to the next sequence, become zeros: a warp's
