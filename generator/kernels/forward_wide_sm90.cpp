@@ -68,7 +68,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
 /// consumers.
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool splits = spec.config.schedule == kSplitKeys;
-  const int least = !splits ? 40 : spec.traits.page_size > 0 ? 72 : 56;
+  const int least = splits && spec.traits.page_size > 0 ? 72 : splits || spec.traits.varlen ? 56 : 40;
   return wgmma_rules::register_shares(spec.config, spec.arch, least);
 }
 
