@@ -13,7 +13,6 @@
 #include <operation/rules/validate.h>
 #include <planning/backward.h>
 #include <planning/forward.h>
-#include <planning/widened_keys.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 #include <runtime/pack.h>
@@ -140,12 +139,8 @@ AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, co
     const Device& gpu = device(ordinal);
     requests.add({Operation::forward, problem, {}, target_of(gpu)});
     const auto ahead_of_compiling = [&] { compile_ahead(gpu, problem, keeps_lse); };
-    if (!widens_keys(problem, target_of(gpu), chooser))
-      return AttentionPlan(
-          completed(plan_forward(planner_on(gpu, problem, ahead_of_compiling), notes), gpu, "plan"));
-    Plan forward = plan_forward(planner_on(gpu, widened_problem(problem), ahead_of_compiling), notes);
-    const LoadedKernel widen = planner_on(gpu, widen_kernel(problem).problem).pick(widen_choice());
-    return AttentionPlan(completed(with_widened_keys(problem, widen, std::move(forward)), gpu, "plan"));
+    return AttentionPlan(
+        completed(plan_forward(planner_on(gpu, problem, ahead_of_compiling), notes), gpu, "plan"));
   });
 }
 
@@ -166,8 +161,8 @@ Planner Context::Impl::planner_for(const PlannedProblem& problem, const Target& 
     const CachedKernel kernel = kernels.get(source);
     return {nullptr, report_of(source, kernel), kernel.notes};
   };
-  planner.alternatives = [this, problem, target](const ConfigChoice& choice) {
-    return alternatives(choice, problem, target);
+  planner.alternatives = [this, target](const PlannedProblem& p, const ConfigChoice& choice) {
+    return alternatives(choice, p, target);
   };
   return planner;
 }
@@ -178,9 +173,9 @@ Planner Context::Impl::planner_on(const Device& gpu, const PlannedProblem& probl
   planner.get = [this, &gpu, before_compiling](const KernelSpec& spec) {
     return load_kernel(spec, gpu, before_compiling);
   };
-  planner.search = [this, &gpu, problem](KernelPass pass) -> Search {
-    if (settings.tune == TuneMode::now) return search_on(gpu, problem, pass, TuneScope::likely);
-    note(gpu, problem, pass);
+  planner.search = [this, &gpu](const PlannedProblem& p, KernelPass pass) -> Search {
+    if (settings.tune == TuneMode::now) return search_on(gpu, p, pass, TuneScope::likely);
+    note(gpu, p, pass);
     return {};
   };
   return planner;
@@ -278,15 +273,8 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
                              const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, violations_of(planned)), "", 0};
-  const PlannedProblem p = planned.normalized();
-  const bool widens = widens_keys(p, target, impl_->chooser);
-  const Planner planner = impl_->planner_for(widens ? widened_problem(p) : p, target);
-  std::vector<LoadedKernel> kernels = forward_kernels(planner);
-  if (widens)
-    kernels.insert(kernels.begin(), impl_->planner_for(widen_kernel(p).problem, target).pick(widen_choice()));
-  Explanation explanation = explanation_of(planner, kernels, "");
-  explanation.problem = p;
-  return explanation;
+  const Planner planner = impl_->planner_for(planned.normalized(), target);
+  return explanation_of(planner, forward_kernels(planner), "");
 } catch (...) {
   rethrow_as_error();
 }

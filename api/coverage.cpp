@@ -7,7 +7,6 @@
 #include <planning/forward.h>
 #include <planning/planner.h>
 #include <planning/row_kernels.h>
-#include <planning/widened_keys.h>
 
 #include <algorithm>
 #include <map>
@@ -78,19 +77,10 @@ Planner planner_of(const PlanRequest& request, ConfigChooser& chooser, Lookups& 
     lookups.need(spec);
     return {};
   };
-  planner.alternatives = [&request](const ConfigChoice& choice) {
-    return ConfigChooser::alternatives(choice, request.problem, request.target);
+  planner.alternatives = [&request](const PlannedProblem& problem, const ConfigChoice& choice) {
+    return ConfigChooser::alternatives(choice, problem, request.target);
   };
   return planner;
-}
-
-void need_forward(PlanRequest request, ConfigChooser& chooser, Lookups& lookups) {
-  if (!has_output(request.problem)) return;
-  if (widens_keys(request.problem, request.target, chooser)) {
-    lookups.need(widen_kernel(request.problem).spec(request.target.arch));
-    request.problem = widened_problem(request.problem);
-  }
-  forward_kernels(planner_of(request, chooser, lookups));
 }
 
 /// Needs every kernel of the request.
@@ -99,7 +89,8 @@ void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& l
   std::string notes;
   switch (operation) {
     case Operation::forward:
-      return need_forward(request, chooser, lookups);
+      if (has_output(problem)) forward_kernels(planner_of(request, chooser, lookups));
+      return;
     case Operation::backward:
       backward_kernels(planner_of(request, chooser, lookups), gradients, notes);
       return;

@@ -28,7 +28,7 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
   const auto choice_of = [&](KernelPass pass) {
     if (gradients.determinism == Determinism::bitwise)
       return planner.chooser.fixed(planner.problem, planner.target, pass);
-    return planner.chooser.choose(planner.problem, planner.target, planner.search(pass), pass);
+    return planner.choose(pass);
   };
   const std::vector<KernelPass> passes =
       backward_passes(planner.problem, gradients, planner.target, planner.chooser, wanted);

@@ -19,7 +19,7 @@ inline bool has_output(const AttentionProblem& problem) {
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count);
 
-/// Returns the kernel that a forward launches.
+/// Returns the kernels that a forward launches, in this order: one, or after the one that widens keys and values another.
 std::vector<LoadedKernel> forward_kernels(const Planner& planner);
 
 /// Returns the plan; the Context adds its device and what it provides to calls without a workspace. `notes`: see Explanation.

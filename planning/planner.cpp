@@ -6,6 +6,12 @@
 
 namespace fa2 {
 
+Planner Planner::of(const PlannedProblem& other) const {
+  Planner planner = *this;
+  planner.problem = other;
+  return planner;
+}
+
 LoadedKernel Planner::pick(const ConfigChoice& choice) const {
   LoadedKernel kernel = get({traits_of(problem), choice.config, target.arch});
   kernel.report.config = choice.config;
@@ -17,7 +23,7 @@ LoadedKernel Planner::pick(const ConfigChoice& choice) const {
 
 LoadedKernel Planner::pick_first(const ConfigChoice& choice) const {
   return build_first(
-      problem, choice, [&] { return alternatives(choice); },
+      problem, choice, [&] { return alternatives(problem, choice); },
       [&](const ConfigChoice& possible) { return pick(possible); });
 }
 

@@ -29,10 +29,18 @@ struct Planner {
   /// Loads the kernel of a spec, or for explain() compiles it.
   std::function<LoadedKernel(const KernelSpec&)> get;
   /// Returns the choices that may replace one whose kernel does not compile or is missing.
-  std::function<std::vector<ConfigChoice>(const ConfigChoice&)> alternatives;
+  std::function<std::vector<ConfigChoice>(const PlannedProblem&, const ConfigChoice&)> alternatives;
   /// Returns the function that measures a pass; an empty one if the plan must not measure it.
-  std::function<Search(KernelPass)> search = [](KernelPass) { return Search(); };
+  std::function<Search(const PlannedProblem&, KernelPass)> search = [](const PlannedProblem&, KernelPass) {
+    return Search();
+  };
 
+  /// Returns a planner like this one, for another problem.
+  Planner of(const PlannedProblem& other) const;
+  /// Returns the config that the chooser wants for a pass.
+  ConfigChoice choose(KernelPass pass) const {
+    return chooser.choose(problem, target, search(problem, pass), pass);
+  }
   /// Returns the kernel of exactly this choice.
   LoadedKernel pick(const ConfigChoice& choice) const;
   /// Returns the kernel of `choice`, else of the first alternative that can be had. @throws the error of `choice`.

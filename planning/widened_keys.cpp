@@ -69,22 +69,11 @@ ConfigChoice widen_choice() {
   return {default_config(KernelId::widen), ConfigOrigin::heuristic, "the only kernel that widens keys", {}};
 }
 
-Plan with_widened_keys(const PlannedProblem& problem, const LoadedKernel& kernel, Plan forward) {
-  Plan plan;
-  plan.problem = problem;
-  plan.widened = forward.problem;
-  plan.explanation = std::move(forward.explanation);
-  plan.explanation.problem = problem;
-  plan.explanation.kernels.insert(plan.explanation.kernels.begin(), kernel.report);
-  if (forward.steps.empty()) return plan;
-  plan.add(kernels::widen.make_step({.problem = static_cast<const AttentionProblem&>(problem),
+void add_widening(Plan& plan, std::shared_ptr<const Kernel> kernel) {
+  plan.widened = widened_problem(plan.problem);
+  plan.add(kernels::widen.make_step({.problem = static_cast<const AttentionProblem&>(plan.problem),
                                      .config = default_config(KernelId::widen),
-                                     .kernel = kernel.kernel}));
-  for (Step& step : forward.steps) {
-    step.scratch.begin += whole_part(widened_layout(problem).bytes);
-    plan.add(std::move(step));
-  }
-  return plan;
+                                     .kernel = std::move(kernel)}));
 }
 
 WidenedCall::WidenedCall(const AttentionProblem& widened, const Call& call)

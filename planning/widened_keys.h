@@ -7,12 +7,12 @@
 #include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <planning/plan.h>
-#include <planning/planner.h>
 #include <planning/row_kernels.h>
+#include <runtime/kernel.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 
 namespace fa2 {
 
@@ -39,8 +39,8 @@ bool widens_keys(const PlannedProblem& problem, const Target& target, const Conf
 RowKernel widen_kernel(const PlannedProblem& problem);
 ConfigChoice widen_choice();
 
-/// Returns the plan of `problem`, whose second step is `forward`, a plan of widened_problem().
-Plan with_widened_keys(const PlannedProblem& problem, const LoadedKernel& kernel, Plan forward);
+/// Adds the first step to a plan of `plan.problem`, and sets `plan.widened`.
+void add_widening(Plan& plan, std::shared_ptr<const Kernel> kernel);
 
 /// The second step's view of a call.
 class WidenedCall {

@@ -1,11 +1,15 @@
 """Bugs of planning: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
     "widened_keys.cpp": [
-        ("with_widened_keys", "partial outputs overwrite widened keys", "step.scratch.begin += whole_part(widened_layout(problem).bytes);",
-         "", "8-bit keys are"),
         ("WidenedCall", "widened values where the keys lie", "args_.v = call.scratch + layout.values;", "args_.v = call.scratch;",
          "8-bit keys are"),
         ("WidenedCall", "pages of keys that are no longer paged", "args_.page_table = nullptr;", "", "pages: any size"),
+    ],
+    "forward.cpp": [
+        ("plan_forward", "partial outputs overwrite widened keys", "attention.scratch.begin = plan.workspace.scratch_bytes;", "",
+         "8-bit keys are"),
+        ("plan_forward", "the second step is planned for the keys that the first reads", "widens ? *plan.widened : plan.problem",
+         "plan.problem", "8-bit keys are"),
     ],
     "attention_params.cpp": [
         ("softcap_params", "the series ends at a quarter of any cap", "std::min(TanhSeries::kEnd / x, kFarthest)",

@@ -66,11 +66,12 @@ TEST_CASE_FIXTURE(Fixture, "compile ahead: after a prompt, calls of any size fin
 
 TEST_CASE_FIXTURE(Fixture, "compile ahead: a call that keeps the LSE is followed by its backward") {
   const auto kernels = after(prompt(), true);
-  Planner planner{.problem = PlannedProblem(prompt(), {}),
-                  .target = target,
-                  .chooser = chooser,
-                  .get = [](const KernelSpec&) { return LoadedKernel(); },
-                  .alternatives = [](const ConfigChoice&) { return std::vector<ConfigChoice>(); }};
+  Planner planner{
+      .problem = PlannedProblem(prompt(), {}),
+      .target = target,
+      .chooser = chooser,
+      .get = [](const KernelSpec&) { return LoadedKernel(); },
+      .alternatives = [](const PlannedProblem&, const ConfigChoice&) { return std::vector<ConfigChoice>(); }};
   std::string notes;
   const auto wanted = backward_kernels(planner, {}, notes);
   REQUIRE_FALSE(wanted.empty());

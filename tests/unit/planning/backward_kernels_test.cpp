@@ -26,7 +26,9 @@ struct Fixture {
                     .get = {},
                     .alternatives = {}};
     planner.get = [](const KernelSpec&) { return LoadedKernel(); };
-    planner.alternatives = [](const ConfigChoice&) { return std::vector<ConfigChoice>(); };
+    planner.alternatives = [](const PlannedProblem&, const ConfigChoice&) {
+      return std::vector<ConfigChoice>();
+    };
     return planner;
   }
   ChoiceSettings settings{.tune = TuneMode::off};
@@ -74,7 +76,7 @@ TEST_CASE_FIXTURE(
     if (spec.config == choices[0].config) throw Unavailable("missing");
     return LoadedKernel();
   };
-  replacing.alternatives = [&](const ConfigChoice&) {
+  replacing.alternatives = [&](const PlannedProblem&, const ConfigChoice&) {
     return std::vector<ConfigChoice>{{choices[1].config, ConfigOrigin::heuristic, "", std::nullopt}};
   };
   const auto kernels = backward_kernels(replacing, {}, notes);
