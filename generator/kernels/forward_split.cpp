@@ -79,17 +79,18 @@ double bytes_read(const PlannedProblem& p) {
   return rows * static_cast<double>(key_value_format(p).bytes_per_key());
 }
 
-/// Returns a config with at most `warps` warps, so few that each has room for two stages.
-KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int tile_m, int tile_n,
-                          int warps) {
+/// Returns a config with at most `warps` warps, so few that each has room for two stages in `blocks` blocks per SM.
+KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int tile_m, int tile_n, int warps,
+                          int blocks = 1) {
   const bool is_small = std::max(traits.head_dim, traits.head_dim_v) <= 128 && tile_m == 16;
   KernelConfig c{.kernel = KernelId::forward_split,
                  .tile_m = tile_m,
                  .tile_n = tile_n,
                  .warps = warps,
                  .stages = 2,
-                 .q_in_registers = is_small && traits.row_alignment != RowAlignment::element};
-  const auto fits = [&] { return SharedMemoryNeed{arch, shared_bytes(traits, c), 1}.fits(); };
+                 .q_in_registers = is_small && traits.row_alignment != RowAlignment::element,
+                 .ctas_per_sm = blocks};
+  const auto fits = [&] { return SharedMemoryNeed{arch, shared_bytes(traits, c), blocks}.fits(); };
   while (c.warps > 1 && !fits()) c.warps /= 2;
   c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
   return c;
@@ -99,12 +100,11 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
 /// differ, a third block hides what the others wait for.
 std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch, int tile_m) {
   const AttentionTraits traits = traits_of(p);
+  constexpr int kWarps = 4;
   std::vector<KernelConfig> configs;
   for (int blocks = p.varlen ? 3 : 2; blocks > 1; --blocks) {
-    KernelConfig c = split_config(traits, arch, tile_m, 32, 4);
-    c.ctas_per_sm = blocks;
-    c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
-    if (SharedMemoryNeed{arch, shared_bytes(traits, c), blocks}.fits()) configs.push_back(c);
+    const KernelConfig c = split_config(traits, arch, tile_m, 32, kWarps, blocks);
+    if (c.warps == kWarps) configs.push_back(c);
   }
   return configs;
 }
