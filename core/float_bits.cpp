@@ -51,19 +51,6 @@ float from_f16(std::uint32_t bits) {
 
 }  // namespace
 
-std::uint16_t to_bits(float value, DType dtype) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  return dtype == DType::f16 ? to_f16(bits) : to_bf16(bits);
-}
-
-float from_bits(std::uint16_t bits, DType dtype) {
-  return dtype == DType::f16 ? from_f16(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
-}
-
-float round_to(float value, DType dtype) {
-  return from_bits(to_bits(value, dtype), dtype);
-}
-
 std::uint8_t to_e4m3(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), sign = bits >> 24 & 0x80,
                       magnitude = bits & 0x7fffffff;
@@ -88,16 +75,13 @@ float from_e4m3(std::uint8_t code) {
 
 std::uint16_t to_bits(float value, ElementType type) {
   if (type == ElementType::e4m3) return to_e4m3(value);
-  return to_bits(value, type == ElementType::f16 ? DType::f16 : DType::bf16);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return type == ElementType::f16 ? to_f16(bits) : to_bf16(bits);
 }
 
 float from_bits(std::uint16_t bits, ElementType type) {
   if (type == ElementType::e4m3) return from_e4m3(static_cast<std::uint8_t>(bits));
-  return from_bits(bits, type == ElementType::f16 ? DType::f16 : DType::bf16);
-}
-
-float round_to(float value, ElementType type) {
-  return from_bits(to_bits(value, type), type);
+  return type == ElementType::f16 ? from_f16(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
 }  // namespace fa2
