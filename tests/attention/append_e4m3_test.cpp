@@ -19,25 +19,11 @@ namespace {
 
 constexpr Factors kFactors[] = {Factors::none, Factors::shared, Factors::each};
 
-void run_and_expect(Context& context, const AppendCall& call) {
-  context.append(call.problem, call.args);
-  const std::string wrong = call.wrong();
-  CHECK_MESSAGE(wrong.empty(), wrong);
-}
-
-/// Returns three sequences over a cache of 12 rows.
 AppendProblem small_problem() {
-  return {.head_dim = 32,
-          .rotary_dim = 16,
-          .table_rows = 20,
-          .kv_type = KvType::e4m3,
-          .batch = 3,
-          .heads_q = 2,
-          .heads_kv = 2,
-          .seqlen_q = 3,
-          .seqlen_new = 3,
-          .cache_entries = 3,
-          .cache_rows = 12};
+  AppendProblem p = small_append();
+  p.kv_type = KvType::e4m3;
+  p.head_dim = 32, p.heads_kv = 2;
+  return p;
 }
 
 }  // namespace
@@ -46,25 +32,13 @@ TEST_CASE("append to e4m3: both styles of rotation, with tables of either type, 
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const struct {
-    std::int32_t qk, v, rotary;
-  } dims[] = {{64, 64, 64}, {32, 48, 8}, {128, 64, 32}, {80, 80, 80}, {48, 128, 40}, {256, 256, 64}};
-  int i = 0;
-  for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
-    for (const bool float32_tables : {false, true}) {
-      for (const auto& dim : dims) {
-        AppendProblem p = small_problem();
-        p.dtype = ++i % 5 < 2 ? DType::bf16 : DType::f16;
-        p.head_dim = dim.qk, p.head_dim_v = dim.v, p.rotary_dim = dim.rotary;
-        p.rotary_style = style, p.float32_tables = float32_tables;
-        p.seqlen_q = i % 3 + 1;
-        INFO("style ", static_cast<int>(style), " float32 ", float32_tables, " head_dim ", dim.qk, " rotary ",
-             dim.rotary);
-        run_and_expect(context, AppendCall(p, {.seqlens = {0, 9, 4}},
-                                           {.shift = i % 4 == 0 ? 1 : 0, .factors = kFactors[i % 3]}));
-      }
-    }
-  }
+  each_rotation(small_problem(),
+                {{64, 64, 64}, {32, 48, 8}, {128, 64, 32}, {80, 80, 80}, {48, 128, 40}, {256, 256, 64}},
+                [&](const AppendProblem& p, int i) {
+                  append_and_expect(context,
+                                    AppendCall(p, {.seqlens = {0, 9, 4}},
+                                               {.shift = i % 4 == 0 ? 1 : 0, .factors = kFactors[i % 3]}));
+                });
 }
 
 TEST_CASE("append to e4m3: without rotation, NaN, infinities and numbers beyond 448 too") {
@@ -78,8 +52,8 @@ TEST_CASE("append to e4m3: without rotation, NaN, infinities and numbers beyond 
         p.dtype = dtype;
         p.rotary_dim = 0, p.heads_q = p.table_rows = 0;
         INFO("factors ", static_cast<int>(factors), " shift ", shift);
-        run_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}},
-                                           {.shift = shift, .factors = factors, .extremes = true}));
+        append_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}},
+                                              {.shift = shift, .factors = factors, .extremes = true}));
       }
     }
   }
@@ -92,8 +66,8 @@ TEST_CASE("append to e4m3: rotated NaN, infinities and numbers beyond 448") {
   for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
     AppendProblem p = small_problem();
     p.rotary_style = style;
-    run_and_expect(context,
-                   AppendCall(p, {.seqlens = {9, 1, 4}}, {.factors = Factors::each, .extremes = true}));
+    append_and_expect(context,
+                      AppendCall(p, {.seqlens = {9, 1, 4}}, {.factors = Factors::each, .extremes = true}));
   }
 }
 
@@ -114,7 +88,7 @@ TEST_CASE("append to e4m3: pages in either layout, and K and V in one buffer") {
           tables.page_table.back().push_back((i * 3 + b + 4) % static_cast<std::int32_t>(p.cache_entries));
       }
       INFO("page ", page, " heads first ", heads_first);
-      run_and_expect(
+      append_and_expect(
           context,
           AppendCall(p, tables,
                      {.heads_first = heads_first, .shared_buffer = page == 7, .factors = Factors::each}));
@@ -132,7 +106,7 @@ TEST_CASE("append to e4m3: packed rows have the factors of their sequence, in wh
                       .cache_batch_idx = {6, 0, 3, 1, 2},
                       .cu_seqlens_new = {1, 1, 1, 6, 10, 11}};
   for (const int shift : {0, 1})
-    run_and_expect(context, AppendCall(p, tables, {.shift = shift, .factors = Factors::each}));
+    append_and_expect(context, AppendCall(p, tables, {.shift = shift, .factors = Factors::each}));
 }
 
 TEST_CASE("append to e4m3: a call that breaks a rule writes nothing") {
@@ -153,7 +127,7 @@ TEST_CASE("append to e4m3: a call that breaks a rule writes nothing") {
   odd.head_dim = 24;
   expect_refused(odd, call.args, "head_dim = 24, must be a multiple of 16 with kv_type e4m3");
   CHECK(call.is_untouched());
-  run_and_expect(context, call);
+  append_and_expect(context, call);
 }
 
 TEST_CASE("append to e4m3: a pack made for 8-bit keys and values has the kernel") {
@@ -168,7 +142,7 @@ TEST_CASE("append to e4m3: a pack made for 8-bit keys and values has the kernel"
                                 {std::string(device(device_under_test()).arch.name)}, options);
   Context context(serving(pack.path()));
   AppendProblem p = small_problem();
-  run_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}}, {.factors = Factors::each}));
+  append_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}}, {.factors = Factors::each}));
   p.kv_type = KvType::same;
   const AppendCall other(p, {.seqlens = {9, 1, 4}});
   CHECK_THROWS_WITH_AS(context.append(other.problem, other.args), doctest::Contains("fa2 precompile"),

@@ -31,12 +31,6 @@ namespace {
 
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
 
-void run_and_expect(Context& context, const AppendCall& call) {
-  context.append(call.problem, call.args);
-  const std::string wrong = call.wrong();
-  CHECK_MESSAGE(wrong.empty(), wrong);
-}
-
 /// Returns a page table of `sequences` rows and `columns` columns with pages in random order.
 std::vector<std::vector<std::int32_t>> shuffled_pages(std::int64_t sequences, std::int64_t columns) {
   std::vector<std::int32_t> pages(static_cast<std::size_t>(sequences * columns));
@@ -78,43 +72,19 @@ void launch_unchecked_and_expect(const AppendProblem& problem, const AppendTable
   CHECK_MESSAGE(wrong.empty(), wrong);
 }
 
-/// Returns three sequences over a cache of 12 rows.
-AppendProblem small_problem() {
-  return {.head_dim = 16,
-          .rotary_dim = 16,
-          .table_rows = 20,
-          .batch = 3,
-          .heads_q = 2,
-          .seqlen_q = 3,
-          .seqlen_new = 3,
-          .cache_entries = 3,
-          .cache_rows = 12};
-}
-
 }  // namespace
 
 TEST_CASE("append: both styles of rotation, over some columns and over all, with tables of either type") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const struct {
-    std::int32_t qk, v, rotary;
-  } dims[] = {{64, 64, 64}, {24, 40, 8}, {128, 64, 32}, {72, 72, 72}, {40, 128, 40}, {256, 256, 64}};
-  int i = 0;
-  for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
-    for (const bool float32_tables : {false, true}) {
-      for (const auto& dim : dims) {
-        AppendProblem p = small_problem();
-        p.dtype = ++i % 5 < 2 ? DType::bf16 : DType::f16;
-        p.head_dim = dim.qk, p.head_dim_v = dim.v, p.rotary_dim = dim.rotary;
-        p.rotary_style = style, p.float32_tables = float32_tables;
-        p.heads_q = 3, p.heads_kv = 2, p.seqlen_q = i % 3 + 1;
-        INFO("style ", static_cast<int>(style), " float32 ", float32_tables, " head_dim ", dim.qk, " rotary ",
-             dim.rotary);
-        run_and_expect(context, AppendCall(p, {.seqlens = {0, 9, 4}}, {.shift = i % 7 == 0 ? 1 : 0}));
-      }
-    }
-  }
+  AppendProblem problem = small_append();
+  problem.heads_q = 3, problem.heads_kv = 2;
+  each_rotation(
+      problem, {{64, 64, 64}, {24, 40, 8}, {128, 64, 32}, {72, 72, 72}, {40, 128, 40}, {256, 256, 64}},
+      [&](const AppendProblem& p, int i) {
+        append_and_expect(context, AppendCall(p, {.seqlens = {0, 9, 4}}, {.shift = i % 7 == 0 ? 1 : 0}));
+      });
 }
 
 TEST_CASE("append: rows that are aligned to one element, in every style") {
@@ -123,10 +93,10 @@ TEST_CASE("append: rows that are aligned to one element, in every style") {
   Context context(untuned());
   for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
     for (const bool float32_tables : {false, true}) {
-      AppendProblem p = small_problem();
+      AppendProblem p = small_append();
       p.rotary_style = style, p.float32_tables = float32_tables;
       p.head_dim = 32;
-      run_and_expect(context, AppendCall(p, {.seqlens = {2, 7, 0}}, {.shift = 1}));
+      append_and_expect(context, AppendCall(p, {.seqlens = {2, 7, 0}}, {.shift = 1}));
     }
   }
 }
@@ -136,9 +106,9 @@ TEST_CASE("append: without rotation K and V are copied bit for bit") {
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int shift : {0, 1}) {
-    AppendProblem p = small_problem();
+    AppendProblem p = small_append();
     p.rotary_dim = 0, p.heads_q = p.table_rows = 0, p.heads_kv = 2;
-    run_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}}, {.shift = shift}));
+    append_and_expect(context, AppendCall(p, {.seqlens = {9, 1, 4}}, {.shift = shift}));
   }
 }
 
@@ -162,8 +132,8 @@ TEST_CASE("append: pages of any size, in either layout, at every page boundary")
       tables.seqlens[5] = std::max(tables.seqlens[5], 0);
       spoil_unwritten_pages(p, tables);
       INFO("page ", page, " heads first ", heads_first);
-      run_and_expect(context,
-                     AppendCall(p, tables, {.heads_first = heads_first, .shared_buffer = i % 3 == 0}));
+      append_and_expect(context,
+                        AppendCall(p, tables, {.heads_first = heads_first, .shared_buffer = i % 3 == 0}));
     }
   }
 }
@@ -172,22 +142,22 @@ TEST_CASE("append: cache entries in any order, with left padding") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AppendProblem p = small_problem();
+  AppendProblem p = small_append();
   p.cache_entries = 7;
   AppendTables tables{.seqlens = {5, 0, 9}, .cache_batch_idx = {6, 0, 3}};
-  run_and_expect(context, AppendCall(p, tables, {.heads_first = true}));
+  append_and_expect(context, AppendCall(p, tables, {.heads_first = true}));
   tables.rotary_seqlens = {3, 0, 2};  // 2, 0 and 7 rows of left padding
-  run_and_expect(context, AppendCall(p, tables, {.shared_buffer = true}));
+  append_and_expect(context, AppendCall(p, tables, {.shared_buffer = true}));
   tables.cache_batch_idx.clear();
   tables.rotary_seqlens = {17, 0, 10};
-  run_and_expect(context, AppendCall(p, tables));
+  append_and_expect(context, AppendCall(p, tables));
 }
 
 TEST_CASE("append: packed rows, with empty sequences and rows of no sequence") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AppendProblem p = small_problem();
+  AppendProblem p = small_append();
   p.batch = 5, p.cache_entries = 5, p.total_new = 12, p.heads_kv = 2;
   AppendTables tables{.seqlens = {1, 12, 2, 0, 3}, .cu_seqlens_new = {1, 1, 1, 6, 10, 11}};
   for (const bool packed_q : {false, true}) {
@@ -196,12 +166,12 @@ TEST_CASE("append: packed rows, with empty sequences and rows of no sequence") {
       p.total_q = packed_q ? 9 : 0;
       tables.cu_seqlens_q = {};
       if (packed_q) tables.cu_seqlens_q = {0, 0, 2, 7, 7, 8};
-      run_and_expect(context, AppendCall(p, tables));
+      append_and_expect(context, AppendCall(p, tables));
     }
   }
   p.page_size = 4, p.max_pages = 3, p.cache_entries = 15;
   tables.page_table = shuffled_pages(5, 3);
-  run_and_expect(context, AppendCall(p, tables));
+  append_and_expect(context, AppendCall(p, tables));
 }
 
 TEST_CASE(
@@ -212,11 +182,11 @@ TEST_CASE(
   for (const bool causal : {false, true}) {
     for (const bool in_place : {false, true}) {
       for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
-        AppendProblem p = small_problem();
+        AppendProblem p = small_append();
         p.causal_positions = causal, p.rotary_style = style;
         p.head_dim = 40, p.seqlen_q = 5, p.seqlen_new = 2;
         INFO("causal ", causal, " in place ", in_place);
-        run_and_expect(context, AppendCall(p, {.seqlens = {0, 10, 5}}, {.in_place = in_place}));
+        append_and_expect(context, AppendCall(p, {.seqlens = {0, 10, 5}}, {.in_place = in_place}));
       }
     }
   }
@@ -225,7 +195,7 @@ TEST_CASE(
 TEST_CASE("append: rows whose table entry names no place are not stored, whatever the tables hold") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  AppendProblem p = small_problem();
+  AppendProblem p = small_append();
   p.batch = 6, p.cache_entries = 6;
   launch_unchecked_and_expect(p, {.seqlens = {-3, 10, 12, kMost, 0, -1}});
   launch_unchecked_and_expect(p,
@@ -258,7 +228,7 @@ TEST_CASE("append: errors in the tables are reported before anything is written"
     CHECK_THROWS_WITH_AS(context.append(call.problem, call.args), doctest::Contains(rule), InvalidRequest);
     CHECK(call.is_untouched());
   };
-  AppendProblem p = small_problem();
+  AppendProblem p = small_append();
   expect_refused(p, {.seqlens = {0, 10, 0}}, "seqlens[1] = 10, must be at most 9: 3 rows are new");
   expect_refused(p, {.seqlens = {0, 9, 0}, .cache_batch_idx = {0, 1, 3}}, "cache_batch_idx[2] = 3");
   expect_refused(p, {.seqlens = {0, 9, 0}, .rotary_seqlens = {0, 1, 18}}, "rotary_seqlens[2] = 18");
@@ -266,7 +236,7 @@ TEST_CASE("append: errors in the tables are reported before anything is written"
   AppendTables tables{.seqlens = {0, 9, 0}, .page_table = {{0, 9, 9}, {9, 9, 3}, {1, -1, -1}}};
   expect_refused(p, tables, "page_table[1][2] = 3, must be in 0..2, a page of the cache");
   tables.page_table[1][2] = 2;
-  run_and_expect(context, AppendCall(p, tables));
+  append_and_expect(context, AppendCall(p, tables));
 }
 
 TEST_CASE("append: a cache beyond 2^31 elements") {
@@ -309,14 +279,14 @@ TEST_CASE("append: a pack has the kernel for every call of its dtype and head di
                                 options);
 
   Context context(serving(pack.path()));
-  AppendProblem p = small_problem();
+  AppendProblem p = small_append();
   p.head_dim = p.rotary_dim = 24, p.head_dim_v = 0;
   for (const int shift : {0, 1}) {
-    run_and_expect(context, AppendCall(p, {.seqlens = {0, 4, 9}}, {.shift = shift}));
+    append_and_expect(context, AppendCall(p, {.seqlens = {0, 4, 9}}, {.shift = shift}));
     AppendProblem paged = p;
     paged.rotary_dim = 16, paged.rotary_style = RotaryStyle::interleaved;
     paged.page_size = 4, paged.max_pages = 3;
-    run_and_expect(
+    append_and_expect(
         context, AppendCall(paged, {.seqlens = {0, 9, 0}, .page_table = {{0, 9, 9}, {9, 9, 2}, {1, -1, -1}}},
                             {.shift = shift}));
   }

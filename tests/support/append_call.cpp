@@ -334,4 +334,40 @@ bool AppendCall::is_untouched() const {
   return cache_now() == cache_image_ && downloaded<std::uint16_t>(q_out_memory_) == q_out_image_;
 }
 
+AppendProblem small_append() {
+  return {.head_dim = 16,
+          .rotary_dim = 16,
+          .table_rows = 20,
+          .batch = 3,
+          .heads_q = 2,
+          .seqlen_q = 3,
+          .seqlen_new = 3,
+          .cache_entries = 3,
+          .cache_rows = 12};
+}
+
+void append_and_expect(Context& context, const AppendCall& call) {
+  context.append(call.problem, call.args);
+  const std::string wrong = call.wrong();
+  CHECK_MESSAGE(wrong.empty(), wrong);
+}
+
+void each_rotation(AppendProblem p, std::initializer_list<RotatedDims> dims,
+                   const std::function<void(const AppendProblem&, int)>& run) {
+  int i = 0;
+  for (const RotaryStyle style : {RotaryStyle::halves, RotaryStyle::interleaved}) {
+    for (const bool float32_tables : {false, true}) {
+      for (const RotatedDims& dim : dims) {
+        p.dtype = ++i % 5 < 2 ? DType::bf16 : DType::f16;
+        p.head_dim = dim.qk, p.head_dim_v = dim.v, p.rotary_dim = dim.rotary;
+        p.rotary_style = style, p.float32_tables = float32_tables;
+        p.seqlen_q = i % 3 + 1;
+        INFO("style ", static_cast<int>(style), " float32 ", float32_tables, " head_dim ", dim.qk, " rotary ",
+             dim.rotary);
+        run(p, i);
+      }
+    }
+  }
+}
+
 }  // namespace fa2::test

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <fa2/append.h>
+#include <fa2/attention.h>
 #include <operation/rules/check_append.h>
 #include <reference/append.h>
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -75,5 +78,19 @@ class AppendCall {
   DeviceBuffer k_{0}, v_{0}, cache_{0}, q_memory_{0}, q_out_memory_{0}, cos_{0}, sin_{0}, numbers_{0},
       factors_{0};
 };
+
+/// Returns three new rows each of three sequences, over a cache of 12 rows, with 16 columns, which are all rotated.
+AppendProblem small_append();
+
+/// Appends, and CHECKs the contents of memory.
+void append_and_expect(Context& context, const AppendCall& call);
+
+struct RotatedDims {
+  std::int32_t qk, v, rotary;
+};
+/// Calls run(problem, number), numbers from 1 on, for `problem` with either style of rotation, tables of either type and all of
+/// `dims`, in turn with either dtype and 1 to 3 queries.
+void each_rotation(AppendProblem problem, std::initializer_list<RotatedDims> dims,
+                   const std::function<void(const AppendProblem& problem, int number)>& run);
 
 }  // namespace fa2::test
