@@ -242,7 +242,7 @@ fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, siz
     const PrecompileRequest request(options, found);
     const auto what = problems_of(problems, problem_count, found);
     const auto where = archs_of(archs, arch_count, found);
-    if (!found.empty()) append(found, violations_of(what, request.options().plans, where));
+    if (!found.empty()) append(found, violations_of(what, request.options(), where));
     require_none(found);
     const std::vector<PrecompiledKernel> kernels =
         context_of(context).precompile(what, where, request.options());

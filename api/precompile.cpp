@@ -161,7 +161,7 @@ PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, K
 std::vector<PlanRequest> requests_for(const std::vector<AttentionProblem>& problems,
                                       const std::vector<std::string>& archs,
                                       const PrecompileOptions& options) {
-  std::vector<Violation> found = violations_of(problems, options.plans, archs);
+  std::vector<Violation> found = violations_of(problems, options, archs);
   if (!found.empty()) throw InvalidRequest(std::move(found));
   std::vector<PlanRequest> requests;
   for (const std::string& arch : archs) {

@@ -56,7 +56,7 @@ struct PrecompileFlags {
   }
   /// Returns none with --requests, which stand for themselves.
   std::vector<AttentionProblem> problems() const {
-    return requests.empty() ? traits.problems() : std::vector<AttentionProblem>();
+    return requests.empty() ? traits.problems(backward) : std::vector<AttentionProblem>();
   }
   PrecompileOptions settings() const {
     PrecompileOptions settings;
@@ -284,7 +284,7 @@ void complete(PrecompileFlags& options, const CLI::App& verb, Mistakes& mistakes
     mistakes.attempt([&] { take_model(options, verb.count("--dtype") > 0); });
   }
   for (const std::string& name : options.archs) mistakes.attempt([&] { arch_of(name); });
-  mistakes.attempt([&] { options.traits.problems(); });
+  mistakes.attempt([&] { options.traits.problems(options.backward); });
 }
 
 int run(const PrecompileFlags& options, bool json) {

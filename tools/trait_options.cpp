@@ -116,7 +116,7 @@ std::string TraitOptions::flags() const {
   return text;
 }
 
-std::vector<AttentionProblem> TraitOptions::problems() const {
+std::vector<AttentionProblem> TraitOptions::problems(bool backward) const {
   std::vector<AttentionProblem> all = {fields};
   all[0].page_count = fields.page_size > 0 ? 1 : 0;  // any number, because it specialises nothing
   using P = AttentionProblem;
@@ -132,7 +132,7 @@ std::vector<AttentionProblem> TraitOptions::problems() const {
     });
   }
   std::vector<Violation> found;
-  for (const P& problem : all) add_new(violations_of(problem), found);
+  for (const P& problem : all) add_new(violations_of_precompiled(problem, backward), found);
   if (!found.empty()) throw CLI::ValidationError(InvalidRequest(found).what());
   return all;
 }

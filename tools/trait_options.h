@@ -28,9 +28,9 @@ struct TraitOptions {
   /// Returns the flags that take() sets: "--head-dim 256 --dtype bf16 --causal yes --window-left both
   /// --softcap yes".
   std::string flags() const;
-  /// Returns every combination except of plan options. Lengths and heads do not specialise. @throws
-  /// CLI::ValidationError.
-  std::vector<AttentionProblem> problems() const;
+  /// Returns every combination except of plan options, to precompile the forward alone or with its `backward`. Lengths and heads do
+  /// not specialise. @throws CLI::ValidationError.
+  std::vector<AttentionProblem> problems(bool backward) const;
   std::vector<PlanOptions> plans() const;
 };
 

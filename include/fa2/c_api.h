@@ -216,7 +216,7 @@ typedef struct fa2_precompile_options {
   int32_t row_alignment; /* FA2_ROWS_...: of the plans that need the kernels */
   const char*
       out; /* the cache directory to fill, or the pack to write (.fa2pack); NULL: the context's own directory */
-  int32_t backward;      /* 1: add the backward, for any choice of gradients */
+  int32_t backward;      /* 1: add each problem's backward, which must exist, for any gradients */
   int32_t reserved;      /* 0 */
   int32_t append;        /* 1: add the kernel of fa2_append() to caches of the problem's K and V */
   int32_t merge;         /* 1: add the kernel of fa2_merge() of partial outputs like the problem's O */

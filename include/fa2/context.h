@@ -101,9 +101,9 @@ struct PrecompileOptions {
   PrecompileScope scope = PrecompileScope::any_size;
   std::vector<PlanOptions> plans =
       std::vector<PlanOptions>(1);  ///< each problem gets a plan with each of these
-  bool backward = false;            ///< whether to add the backward, for any choice of gradients
-  bool append = false;  ///< whether to add append() to caches of the problem's K and V (fa2/append.h)
-  bool merge = false;   ///< whether to add merge() of partial outputs like the problem's O (fa2/merge.h)
+  bool backward = false;  ///< whether to add each problem's backward, which must exist, for any gradients
+  bool append = false;    ///< whether to add append() to caches of the problem's K and V (fa2/append.h)
+  bool merge = false;     ///< whether to add merge() of partial outputs like the problem's O (fa2/merge.h)
   /// A file that FA2_LOG_REQUESTS has written. Adds the kernels of its requests, for `archs`; if these are empty, for the GPU of
   /// each request.
   std::string requests;

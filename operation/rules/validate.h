@@ -13,6 +13,8 @@
 
 namespace fa2 {
 
+struct PrecompileOptions;  // fa2/context.h
+
 /// Returns every rule that the problem breaks. Allocates nothing if it breaks none.
 std::vector<Violation> violations_of(const AttentionProblem& problem);
 std::vector<Violation> violations_of(const PlannedProblem& problem);
@@ -49,10 +51,13 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem,
 /// arguments too, as long as their shapes are known.
 std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args);
 
-/// Returns every rule that problems and options of plans break, and every unknown arch. Fields carry the index: "problems[2].mask".
+/// Returns every rule that a problem of precompile() breaks, with `backward` also those of a backward.
+std::vector<Violation> violations_of_precompiled(const AttentionProblem& problem, bool backward);
+
+/// Returns every rule that problems and the `plans` of precompile()'s options break, and every unknown arch. Fields carry the
+/// index: "problems[2].mask".
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
-                                     const std::vector<PlanOptions>& plans,
-                                     const std::vector<std::string>& archs);
+                                     const PrecompileOptions& options, const std::vector<std::string>& archs);
 
 /// Returns a violation for each operand whose memory a kernel on `device` may not use. Device memory of that device, managed memory
 /// and pinned host memory are fine. Calls `facts_of` once per pointer.

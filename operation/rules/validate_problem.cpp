@@ -1,6 +1,7 @@
 // Checks problems.
 #include <core/arch.h>
 #include <core/text.h>
+#include <fa2/context.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <operation/operands/operands.h>
@@ -159,17 +160,26 @@ std::vector<Violation> violations_of(const PlannedProblem& problem) {
   return found;
 }
 
+std::vector<Violation> violations_of_precompiled(const AttentionProblem& problem, bool backward) {
+  Violations found = violations_of(problem);
+  if (!found.empty() || !backward) return found;
+  found = violations_of_backward(problem);
+  for (Violation& violation : found) violation.rule += "; or precompile no backward";
+  return found;
+}
+
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
-                                     const std::vector<PlanOptions>& plans,
+                                     const PrecompileOptions& options,
                                      const std::vector<std::string>& archs) {
   Violations found;
   for (std::size_t i = 0; i < problems.size(); ++i) {
-    for (Violation violation : violations_of(problems[i])) {
+    for (Violation violation : violations_of_precompiled(problems[i], options.backward)) {
       violation.field = fmt::format("problems[{}].{}", i, violation.field);
       found.push_back(std::move(violation));
     }
   }
-  for (std::size_t i = 0; i < plans.size(); ++i) check_options(found, fmt::format("plans[{}].", i), plans[i]);
+  for (std::size_t i = 0; i < options.plans.size(); ++i)
+    check_options(found, fmt::format("plans[{}].", i), options.plans[i]);
   for (std::size_t i = 0; i < archs.size(); ++i) {
     if (find_arch(archs[i]) != nullptr) continue;
     found.push_back(

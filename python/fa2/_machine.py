@@ -100,9 +100,10 @@ def precompile(
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
     variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. kv_type: the element
-    type of keys and values, "same" for that of q, "e4m3" for float8_e4m3fn, which has no backward. out: the directory
-    to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called
-    with how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
+    type of keys and values, "same" for that of q, "e4m3" for float8_e4m3fn, which has no backward: then backward must be
+    False. out: the directory to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs:
+    compiling threads, 0: one per core. progress: called with how many kernels are done and how many there
+    are, one call at a time. Raises CompileError with what failed.
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
     _require(lists, _RULES)

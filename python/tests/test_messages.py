@@ -186,6 +186,11 @@ def test_precompile_lists_its_mistakes() -> None:
     )
     # A single str is accepted in place of a list, and not split into its letters.
     expect(lines_of(fa2.precompile, "sm_8", head_dims=64), ['archs[0] = "sm_8", must be one of sm_80'])
+    bytes_of_one = {"head_dims": 64, "dtypes": "float16", "causal": False, "kv_type": "e4m3"}
+    expect(
+        lines_of(fa2.precompile, "sm_80", **bytes_of_one, backward=True),
+        ["problems[0].kv_type = e4m3, must be same: gradients of 8-bit keys and values are not computed; or precompile no backward"],
+    )
 
 
 def torch_tensors() -> Any:

@@ -41,7 +41,7 @@ pub struct PrecompileOptions {
     pub row_alignment: RowAlignment,
     /// the cache directory to fill, or the pack to write (`.fa2pack`); none: the context's own directory
     pub out: Option<PathBuf>,
-    /// whether to add the backward, for any choice of gradients
+    /// whether to add each problem's backward, which must exist, for any gradients
     pub backward: bool,
     /// whether to add the kernel of `Append` to caches of the problem's K and V
     pub append: bool,

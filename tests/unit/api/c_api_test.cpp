@@ -155,6 +155,13 @@ TEST_CASE("c api: options of precompile and tune") {
   for (const char* part : {"scope = -1", "jobs = -2", "row_alignment = 3", "append = 2, must be 0 or 1",
                            "merge = -1, must be 0 or 1", "problems[0].head_dim = 7"})
     CHECK(says(part));
+
+  options = FA2_PRECOMPILE_OPTIONS_INIT;
+  options.backward = 1;
+  problem.head_dim = 64;
+  problem.kv_type = FA2_KV_E4M3;
+  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("problems[0].kv_type = e4m3, must be same: gradients of 8-bit"));
 }
 
 TEST_CASE("c api: variants") {

@@ -351,3 +351,18 @@ TEST_CASE("validate backward: a context rejects problems and calls before it com
   CHECK(context.impl().backward_plans.size() == 0);
   CHECK(context.impl().loaded.size() == 0);
 }
+
+TEST_CASE("precompiling a backward that does not exist is refused") {
+  AttentionProblem bytes = problem(), paged = bytes;
+  bytes.kv_type = KvType::e4m3;
+  paged.varlen = true;
+  paged.page_size = 16, paged.page_count = 1;
+  PrecompileOptions options;
+  CHECK(violations_of({problem(), bytes, paged}, options, {"sm_80"}).empty());
+  options.backward = true;
+  CHECK(violations_of({problem()}, options, {"sm_80"}).empty());
+  const auto found = violations_of({problem(), bytes, paged}, options, {"sm_80"});
+  CHECK(fields(found) == "problems[1].kv_type: e4m3\nproblems[2].page_size: 16");
+  CHECK(found.at(0).rule ==
+        "must be same: gradients of 8-bit keys and values are not computed; or precompile no backward");
+}

@@ -73,6 +73,17 @@ TEST_CASE("cli precompile: a dry run counts the kernels that a run then makes, a
   CHECK(text.find("Sizes and times are estimates") != std::string::npos);
 }
 
+TEST_CASE("cli precompile: a backward of 8-bit keys is refused, once for all problems") {
+  const Command fa2;
+  for (const char* mode : {"", " --dry-run"}) {
+    const Result refused =
+        fa2.run("precompile --arch sm_80 --head-dim 16 --backward --kv-type e4m3" + std::string(mode));
+    CHECK(refused.status == 2);
+    CHECK(refused.says("kv_type = e4m3, must be same: gradients of 8-bit keys and values are not computed"));
+    CHECK_FALSE(refused.says("problems["));
+  }
+}
+
 TEST_CASE("cli precompile: a GPU's name selects the kernels of its arch, and help lists the names") {
   const Command fa2;
   const std::string rest = " --head-dim 16 --dtype f16 --causal no";

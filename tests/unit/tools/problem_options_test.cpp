@@ -36,7 +36,7 @@ std::vector<PlannedProblem> precompiled(const std::string& flags) {
   options.add_to(app);
   app.parse(flags);
   std::vector<PlannedProblem> all;
-  for (const AttentionProblem& problem : options.problems()) {
+  for (const AttentionProblem& problem : options.problems(false)) {
     for (const PlanOptions& plan : options.plans()) all.emplace_back(problem, plan);
   }
   return all;
