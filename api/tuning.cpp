@@ -64,11 +64,11 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
   const PlannedProblem planned(problem, options);
   require_valid(planned);
   require_no_promise(problem);
-  const PlannedProblem p = planned.normalized();
-  const Device& gpu = require_measurable(p, KernelPass::forward, device);
+  const Device& gpu = require_measurable(planned.normalized(), KernelPass::forward, device);
+  const Target target = target_of(gpu);
+  const PlannedProblem p = tuned_problem(planned.normalized(), target, impl_->chooser);
   impl_->lessons.stop();
-  TuneReport report =
-      impl_->chooser.tune(p, target_of(gpu), impl_->search_on(gpu, p, KernelPass::forward, scope));
+  TuneReport report = impl_->chooser.tune(p, target, impl_->search_on(gpu, p, KernelPass::forward, scope));
   impl_->plans.clear();  // because their configs may be outdated now
   return report;
 } catch (...) {

@@ -21,6 +21,10 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
       {.problem = problem, .config = config, .kernel = std::move(kernel), .sm_count = sm_count});
 }
 
+PlannedProblem tuned_problem(const PlannedProblem& p, const Target& target, const ConfigChooser& chooser) {
+  return widens_keys(p, target, chooser) ? widened_problem(p) : p;
+}
+
 std::vector<LoadedKernel> forward_kernels(const Planner& planner) {
   const PlannedProblem& p = planner.problem;
   if (!widens_keys(p, planner.target, planner.chooser)) return {attention_kernel(planner)};

@@ -19,6 +19,11 @@ inline bool has_output(const AttentionProblem& problem) {
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count);
 
+/// Returns the problem whose tuning records a forward's plan uses: that of its second step if it widens keys and values first, else
+/// `problem`, which must be normalized.
+PlannedProblem tuned_problem(const PlannedProblem& problem, const Target& target,
+                             const ConfigChooser& chooser);
+
 /// Returns the kernels that a forward launches, in this order: one, or after the one that widens keys and values another.
 std::vector<LoadedKernel> forward_kernels(const Planner& planner);
 

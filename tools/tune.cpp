@@ -3,6 +3,7 @@
 #include <api/explanation.h>
 #include <fmt/format.h>
 #include <planning/backward.h>
+#include <planning/forward.h>
 #include <tools/backward_options.h>
 #include <tools/output_file.h>
 #include <tools/problem_file.h>
@@ -159,9 +160,11 @@ MatrixSearch search_with(Context& context, const Options& options, bool json) {
 }
 
 int tune_matrix(Context& context, const Options& options, bool json) {
-  const auto problems = options.matrix == kStandard ? standard_matrix() : read_problems(options.matrix);
+  auto problems = options.matrix == kStandard ? standard_matrix() : read_problems(options.matrix);
   std::optional<Target> target;
   if (!options.dry_run || device_count() > 0) target = target_of(options.device.gpu());
+  if (target && !options.backward.wanted)
+    for (PlannedProblem& p : problems) p = tuned_problem(p.normalized(), *target, context.impl().chooser);
   const PassesOf passes_of = [&](const PlannedProblem& problem) {
     return tuned_passes(problem.normalized(), options.backward.gradients, *target, context.impl().chooser);
   };

@@ -168,7 +168,8 @@ class FA2_API Context {
 
   /// Searches configurations for one problem on `device` (-1: the current one) and stores the tuning record. TuneScope::all
   /// measures all candidates within 1.1x of the best to the end, TuneScope::likely the 4 fastest. Ends this context's measurements
-  /// in the background for good, because two would disturb each other.
+  /// in the background for good, because two would disturb each other. If the plan widens 8-bit keys and values first, searches the
+  /// kernel of its second step, whose problem has KvType::scaled.
   TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely,
                   const PlanOptions& options = {});
 

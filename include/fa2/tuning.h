@@ -34,8 +34,8 @@ struct TuneCandidate {
 };
 
 struct TuneReport {
-  AttentionProblem problem;
-  PlanOptions options;  ///< of the plans that use the tuning record
+  AttentionProblem problem;  ///< whose kernel was measured
+  PlanOptions options;       ///< of the plans that use the tuning record
   std::string bucket;
   KernelConfig best;
   double best_us = 0;
