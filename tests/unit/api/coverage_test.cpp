@@ -86,8 +86,9 @@ class Requests {
     if (request.operation == Operation::backward) {
       request.gradients.dq = !one_in(4);
       request.gradients.determinism = one_of({Determinism::fastest, Determinism::bitwise});
-    } else if (p.varlen && one_in(2)) {
-      p.page_size = one_of({16, 64, 256});
+    } else {
+      if (p.varlen && one_in(2)) p.page_size = one_of({16, 64, 256});
+      if (one_in(3)) p.kv_type = KvType::e4m3;
     }
     return request;
   }
