@@ -31,8 +31,7 @@ bool is_followed(const MemoryRange& range) {
 }  // namespace
 
 GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges, WrittenBytes& written, bool begins_early)
-    : begins_early_(begins_early) {
-  written.begin_launch();
+    : begins_early_(begins_early), is_first_(written.begin_launch()) {
   for (const MemoryRange& range : ranges) {
     if (is_followed(range)) written.track(range.begin, range.bytes);
   }
@@ -120,15 +119,16 @@ std::string GlobalMemory::check_atomic(const void* address, int bytes, int align
 
 std::string GlobalMemory::check_order(const void* address, int bytes) const {
   if (!begins_early_) return {};
-  for (const Buffer& buffer : buffers_) {
-    if (buffer.written == nullptr || !buffer.holds(address, bytes) || !buffer.has_earlier(address, bytes))
-      continue;
-    return fmt::format(
-        "access of {} bytes at global address {} in {}, which an earlier launch has written: this thread has "
-        "not waited for it (griddepcontrol.wait)",
-        bytes, address, buffer.range.name);
-  }
-  return {};
+  const auto hastens = [&](const Buffer& buffer) {
+    return buffer.holds(address, bytes) &&
+           (is_first_ || (buffer.written != nullptr && buffer.has_earlier(address, bytes)));
+  };
+  const auto found = std::ranges::find_if(buffers_, hastens);
+  if (found == buffers_.end()) return {};
+  return fmt::format(
+      "access of {} bytes at global address {} in {}, which an earlier launch {} written: this thread has "
+      "not waited for it (griddepcontrol.wait)",
+      bytes, address, found->range.name, is_first_ ? "may have" : "has");
 }
 
 void GlobalMemory::note_store(const void* to, int bytes) {

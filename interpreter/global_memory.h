@@ -26,7 +26,7 @@ class GlobalMemory {
   std::string check_store(const void* to, int bytes, int alignment) const;
   /// Checks a read-modify-write as a load and a store.
   std::string check_atomic(const void* address, int bytes, int alignment) const;
-  /// Checks an access of a thread that has not waited for the launches before.
+  /// Checks an access of a thread that has not waited for the launches before. Those before a plan run may have written anything.
   std::string check_order(const void* address, int bytes) const;
   /// Notes a store or an atomic, after its check.
   void note_store(const void* to, int bytes);
@@ -49,6 +49,7 @@ class GlobalMemory {
 
   std::vector<Buffer> buffers_;
   bool begins_early_;
+  bool is_first_;  ///< of the plan run
 };
 
 }  // namespace fa2::interpreter

@@ -7,13 +7,14 @@
 
 namespace fa2 {
 
-void WrittenBytes::begin_launch() {
+bool WrittenBytes::begin_launch() {
   for (Region& region : regions_) {
     for (std::uintptr_t i = 0; i < region.end - region.begin; ++i) {
       if (region.cells[i].load(std::memory_order_relaxed) == Written::now)
         region.cells[i].store(Written::before, std::memory_order_relaxed);
     }
   }
+  return !std::exchange(has_launched_, true);
 }
 
 void WrittenBytes::track(const std::byte* begin, std::size_t bytes) {

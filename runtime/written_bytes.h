@@ -20,8 +20,8 @@ class WrittenBytes {
   /// State of the two bytes at an even address.
   using Cell = std::atomic<Written>;
 
-  /// Marks every byte written so far as written before the next launch.
-  void begin_launch();
+  /// Marks every byte written so far as written before the next launch. Returns whether that is the run's first.
+  bool begin_launch();
 
   /// Tracks a range from now on, merged with ranges that it overlaps. Cells may move.
   void track(const std::byte* begin, std::size_t bytes);
@@ -37,6 +37,7 @@ class WrittenBytes {
   };
 
   std::vector<Region> regions_;  ///< disjoint
+  bool has_launched_ = false;
 };
 
 }  // namespace fa2

@@ -152,6 +152,18 @@ TEST_CASE("a step that begins early may touch what no step has written before it
   CHECK(TwoSteps(kWritesLse, writes_out).fault_of(kRows) == "");
 }
 
+TEST_CASE("a first step that begins early waits before it touches anything") {
+  const Part reads_nothing{"", {{Role::lse, Access::read}}};
+  const auto fault_of = [&](const std::string& before) {
+    return TwoSteps({before + kWritesLse.body, kWritesLse.uses, true}, reads_nothing).fault_of(kRows);
+  };
+  CHECK(says(fault_of(""),
+             "in lse, which an earlier launch may have written: this thread has not waited for it"));
+  CHECK(says(fault_of("if (thread_index() != 5) wait_for_launches_before();\n"),
+             "kernel small kernel, block 0, thread 5"));
+  CHECK(fault_of("wait_for_launches_before();\n") == "");
+}
+
 TEST_CASE("a run does not see what an earlier run has written") {
   const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::out, Access::write}}});
   for (int i = 0; i < 2; ++i) {
