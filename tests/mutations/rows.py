@@ -2,8 +2,6 @@
 BUGS = {
     "widen.cuh": [
         ("widen_chunk", "elements in the order of conversion", "ptx::prmt(w.even, w.odd, 0x5410)", "w.even", "8-bit keys are"),
-        ("widen_row", "rows behind the last key are not cleared", "if (at.row >= shape.seqlen_k) {", "if (false) {",
-         "pages: any size, with every variant, of 8-bit keys and values that"),
         ("widen_row", "every head has the first one's rows", "shape, at.head);", "shape, 0);",
          "pages: any size, with every variant, of 8-bit keys and values that"),
         ("widen_keys", "values from where keys lie", "params, attention.v, attention.v_strides", "params, attention.k, attention.k_strides",

@@ -12,10 +12,6 @@
 
 namespace fa2 {
 
-/// Rows behind a sequence's last key that become 0: a tile of keys may end that much later. The kernels' tiles are
-/// not longer.
-constexpr int kRowsBehindKeys = 256;
-
 /// A row of one head.
 struct WidenedRow {
   int entry;
@@ -52,11 +48,7 @@ FA2_DEVICE void widen_row(const WidenParams& params, const void* data, const Str
   u16* const wide = static_cast<u16*>(to) + index * 16;
   if constexpr (Config::page_size > 0) {
     const SequenceShape shape = shape_of<Config>(params.attention, at.entry);
-    if (at.row >= shape.seqlen_k + kRowsBehindKeys) return;
-    if (at.row >= shape.seqlen_k) {
-      ptx::st_global_v4(wide, {}), ptx::st_global_v4(wide + 8, {});
-      return;
-    }
+    if (at.row >= shape.seqlen_k) return;  // as in any cache, these rows may hold anything
     const auto rows = KeyRows<Config, kDim / 2>::of(params.attention, data, strides, shape, at.head);
     widen_chunk<Config>(rows.row(at.row) + 8 * chunk, wide);
   } else {
