@@ -7,6 +7,7 @@
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -144,6 +145,22 @@ TEST_CASE("8-bit keys and values: every code, as a key and as a value") {
       CHECK(wrong_code(keys.lse(), 16, 1e-6f) == 256);
       run(values, config);
       CHECK(wrong_code(values.out().values, 16 * 32, 0) == 256);
+    }
+  }
+}
+
+TEST_CASE("8-bit keys: NaN in any one column is NaN for every query") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    GuardedCall call = call_of_codes(dtype);
+    for (float& value : call.k.values) value = 0;
+    for (std::int64_t b = 0; b < 256; ++b)
+      call.k.at(b, 0, 0, b % 16) = from_e4m3(b / 16 % 2 == 0 ? 0x7f : 0xff);
+    for (const std::string& config : kMmaConfigs) {
+      INFO(config, " ", to_string(dtype));
+      run(call, config);
+      CHECK(std::ranges::all_of(call.lse(), [](float lse) { return std::isnan(lse); }));
     }
   }
 }

@@ -3,13 +3,10 @@ BUGS = {
     "widened_keys.cpp": [
         ("WidenedCall", "widened values where the keys lie", "args_.v = call.scratch + layout.values;", "args_.v = call.scratch;",
          "8-bit keys are"),
-        ("WidenedCall", "pages of keys that are no longer paged", "args_.page_table = nullptr;", "", "pages: any size"),
     ],
     "forward.cpp": [
         ("plan_forward", "partial outputs overwrite widened keys", "attention.scratch.begin = plan.workspace.scratch_bytes;", "",
-         "8-bit keys are"),
-        ("plan_forward", "the second step is planned for the keys that the first reads", "widens ? *plan.widened : plan.problem",
-         "plan.problem", "8-bit keys are"),
+         "pages: any size, with every variant, of 8-bit keys and values that"),
     ],
     "attention_params.cpp": [
         ("softcap_params", "the series ends at a quarter of any cap", "std::min(TanhSeries::kEnd / x, kFarthest)",
