@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import _core, _hooks
+from . import _core, _hooks, _mistakes
 from ._call import FLAGS, KV_TYPES, MASKS
 from ._types import Causal, Dtype, KvType
 
@@ -50,8 +50,7 @@ def _require(lists: dict[str, tuple[Any, ...]], rules: dict[str, tuple[Callable[
         if not is_right(value)
     ]
     if wrong:
-        rule = "rule" if len(wrong) == 1 else "rules"
-        raise _core.InvalidRequest("\n  ".join((f"invalid request, {len(wrong)} {rule} broken:", *wrong)))
+        raise _mistakes.invalid_request(wrong)
 
 
 def _is_integer(value: Any) -> bool:

@@ -132,6 +132,12 @@ def find(arguments: Mapping[str, Any], optional: Collection[str] = ()) -> tuple[
     return found, is_type
 
 
+def invalid_request(broken: list[str], hints: Collection[str] = (), kind: type[_core.InvalidRequest] = _core.InvalidRequest) -> _core.InvalidRequest:
+    """Returns the error that lists broken rules, then hints."""
+    count = f"{len(broken)} rule{'s' if len(broken) > 1 else ''} broken"
+    return kind("\n  ".join((f"invalid request, {count}:", *broken, *hints)))
+
+
 def _lines_of(text: str) -> list[str]:
     return text.split("\n  ")[1:] or [text]
 
@@ -230,9 +236,7 @@ def error_of(
         is_type = is_type or isinstance(more, _core.InvalidType)
     if not hints and (not lines or lines == _lines_of(str(cause))):
         return cause
-    kind = _core.InvalidType if is_type else _core.InvalidRequest
-    count = f"{len(lines)} rule{'s' if len(lines) > 1 else ''} broken"
-    return kind("\n  ".join((f"invalid request, {count}:", *lines, *hints)))
+    return invalid_request(lines, hints, _core.InvalidType if is_type else _core.InvalidRequest)
 
 
 def explained(function: _Function) -> _Function:
