@@ -40,6 +40,7 @@ def _choice(verb: argparse.ArgumentParser, name: str, default: str, meaning: str
 def _add_precompile(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--arch", required=True, type=_list_of(str), metavar="A,A", help="sm_80,sm_90a ...")
     verb.add_argument("--head-dim", type=_list_of(int), default="64,128", metavar="N,N", help="columns of q and k")
+    verb.add_argument("--head-dim-v", type=int, default=0, metavar="N", help="columns of v; 0: as many")
     dtypes = _list_of(_problem_options.dtype_of)
     verb.add_argument("--dtype", type=dtypes, default="f16,bf16", metavar="T,T", help="element types")
     _choice(verb, "causal", "both", "with the causal mask, without, both")
@@ -94,6 +95,7 @@ def _precompile(args: argparse.Namespace) -> Any:
         dtypes=args.dtype,
         causal=_WORDS[args.causal],
         window=variants.pop("window_left"),
+        head_dim_v=args.head_dim_v,
         page_size=args.page_size,
         kv_type=args.kv_type,
         backward=args.backward,

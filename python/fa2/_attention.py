@@ -76,7 +76,8 @@ def attention(
 
     q: (batch, seqlen_q, heads, head_dim); k: (batch, seqlen_k, heads_kv, head_dim); v: (batch, seqlen_k, heads_kv,
     head_dim_v). float16 or bfloat16, any strides; a last dimension that is not contiguous is copied first. heads_kv
-    divides heads (grouped-query attention). head_dim and head_dim_v: multiples of 8 up to 256 (see pad_head_dim()).
+    divides heads (grouped-query attention). head_dim: a multiple of 8 up to 576, head_dim_v: up to 512 (see pad_head_dim()), both
+    up to 256 with gradients. Latent attention (MLA): if v is k[..., :head_dim_v], and head_dim above 256, keys are read once.
     k and v may be float8_e4m3fn, both: a key is then k * k_descale and a value v * v_descale, computed with in 16 bits. Head
     dims are then multiples of 16, rows begin at multiples of 16 bytes, and nothing is differentiable.
     CUDA tensors run on their GPU and the current stream; CPU tensors and numpy arrays on the interpreter, slowly.

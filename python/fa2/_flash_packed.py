@@ -60,6 +60,7 @@ def attend_packed(q: Any, packed: Any, options: tuple[Any, ...], deterministic: 
     parts = unpack(q, packed)
     differentiates = torch.is_grad_enabled() and (parts[0].requires_grad or packed.requires_grad)
     if differentiates and not torch.compiler.is_compiling() and _torch.is_plain(*parts):
+        _torch.require_gradients(*parts, options)
         found = _torch.prepared(packed, Options(*options))
         out, lse = _Packed.apply(q, packed, _torch.wants_bits(deterministic), found)  # type: ignore[no-untyped-call]
     else:  # autograd of unbind() assembles the gradient

@@ -61,6 +61,7 @@ def _is_integer(value: Any) -> bool:
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "archs": (lambda x: isinstance(x, str), 'must be names: pass ["sm_80", "sm_90a"]'),
     "head_dims": (_is_integer, "must be integers: pass [64, 128]"),
+    "head_dim_v": (_is_integer, "must be an integer: 0 for as many columns as q and k have"),
     "dtypes": (lambda x: isinstance(x, str) and x in _DTYPES, 'must be "float16" or "bfloat16"'),
     "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
     **dict.fromkeys(("window", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
@@ -86,6 +87,7 @@ def precompile(
     values_in_keys: bool | Iterable[bool] = False,
     batch_invariant: bool | Iterable[bool] = False,
     # end of flag parameters
+    head_dim_v: int = 0,
     page_size: int = 0,
     kv_type: KvType = "same",
     backward: bool = False,
@@ -98,11 +100,11 @@ def precompile(
     """Compiles the kernels that attention() runs with these head dims and variants, for all sizes. Returns a dict per kernel.
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
-    variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. kv_type: the element
-    type of keys and values, "same" for that of q, "e4m3" for float8_e4m3fn, which has no backward: then backward must be
-    False. out: the directory to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs:
-    compiling threads, 0: one per core. progress: called with how many kernels are done and how many there
-    are, one call at a time. Raises CompileError with what failed.
+    variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. head_dim_v: columns of v
+    and out, 0: as many as q and k have. kv_type: the element type of keys and values, "same" for that of q, "e4m3" for
+    float8_e4m3fn, which has no backward: then backward must be False. out: the directory to fill or the pack to write
+    (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called with
+    how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
     _require(lists, _RULES)
@@ -115,6 +117,7 @@ def precompile(
             "dtype": _DTYPES[dtype],
             "mask": MASKS[mask],
             "head_dim": head_dim,
+            "head_dim_v": head_dim_v,
             "seqlen_q": 1024,
             "seqlen_k": 1024,
             "page_size": page_size,

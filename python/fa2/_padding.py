@@ -1,4 +1,4 @@
-"""Padding for head dims that are not multiples of 8, or of 16 with 8-bit keys and values."""
+"""The head dims that kernels compute, and padding for those that are not multiples of 8, or of 16 with 8-bit keys and values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any, cast
 
 from . import _core, _hooks, _mistakes
 from ._types import Tensor
+
+# The library's rules, as its errors state them: test_wide_heads.py compares both.
+MOST_COLUMNS = 512  #: of heads whose keys and values have as many
+MOST_WITH_GRADIENTS = 256  #: of keys and of values
 
 
 def multiple_of(keys: Any) -> int:

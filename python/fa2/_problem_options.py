@@ -34,8 +34,8 @@ def add_kv_type(verb: argparse.ArgumentParser) -> None:
 def add_to(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--dtype", type=dtype_of, default="f16", metavar="f16|bf16", help="element type")
     numbers = {
-        "head-dim": (128, "columns of q and k, a multiple of 8 in 8..256"),
-        "head-dim-v": (0, "columns of v; 0: as many"),
+        "head-dim": (128, "columns of q and k, a multiple of 8 in 8..576"),
+        "head-dim-v": (0, "columns of v, a multiple of 8 in 8..512; 0: as many"),
         "batch": (1, "sequences"),
         "heads": (16, "query heads"),
         "heads-kv": (0, "heads of keys and values, dividing --heads; 0: as many"),
@@ -113,5 +113,8 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     kv_dtype = args.dtype if args.kv_type == "same" else "float8_e4m3fn"
     q = arrays.zeros((args.batch, seqlen_q, args.heads, args.head_dim), args.dtype)
     k = arrays.zeros((*rows_k, heads_kv, args.head_dim), kv_dtype)
-    v = arrays.zeros((*rows_k, heads_kv, args.head_dim_v or args.head_dim), kv_dtype)
+    head_dim_v = args.head_dim_v or args.head_dim
+    if args.values_in_keys and head_dim_v > args.head_dim:
+        raise _core.InvalidRequest(f"--head-dim-v = {head_dim_v}, must be at most --head-dim = {args.head_dim} with --values-in-keys")
+    v = k[..., :head_dim_v] if args.values_in_keys else arrays.zeros((*rows_k, heads_kv, head_dim_v), kv_dtype)
     return (q, k, v), options

@@ -91,10 +91,8 @@ def attend(
     compiling = torch.compiler.is_compiling()
     differentiable = [q, k, v, *[options[index] for index in DIFFERENTIABLE_INDICES]]
     differentiates = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in differentiable])
-    if differentiates and k.dtype != q.dtype:
-        if not compiling and is_plain(q, k, v):
-            _core.check(q, k, v, None, options)  # raises unless k and v have 8 bits
-        raise no_gradients(k)
+    if differentiates:
+        require_gradients(q, k, v, options)
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"
@@ -110,6 +108,15 @@ def attend(
     else:
         return _core.forward(q, k, v, out, options, return_lse, True)
     return (result, lse) if return_lse else result
+
+
+def require_gradients(q: Any, k: Any, v: Any, options: Any) -> None:
+    """Raises if attention of these tensors has no gradients."""
+    if (error := no_gradients(q, k, v)) is None:
+        return
+    if not torch.compiler.is_compiling() and is_plain(q, k, v):
+        _core.check(q, k, v, None, options)  # tensors that do not fit have no attention either
+    raise error
 
 
 def wants_bits(deterministic: bool) -> bool:

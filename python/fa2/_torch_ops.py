@@ -74,8 +74,8 @@ def _fake_backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
     q, k, v, *rest = inputs
-    if k.dtype != q.dtype:
-        raise no_gradients(k)
+    if (error := no_gradients(q, k, v)) is not None:
+        raise error
     ctx.deterministic = rest.pop()
     options = Options(*rest)
     ctx.numbers = options[:FIRST_TENSOR]

@@ -8,6 +8,7 @@ import torch
 
 from . import _core, _hooks
 from ._call import CU_SEQLENS_Q, DIFFERENTIABLE, SEQUSED_Q, Options, rows_may_be_unused
+from ._padding import MOST_WITH_GRADIENTS
 
 contiguous = _hooks.contiguous
 
@@ -30,12 +31,17 @@ def run_forward(
     return made if with_lse else (made, None)
 
 
-def no_gradients(k: Any) -> _core.InvalidRequest:
-    """Returns the error for gradients with keys and values whose dtype is not that of q."""
-    return _core.InvalidRequest(
-        f"requires_grad = True, must be False of q, k, v and sinks with k and v of {k.dtype}, which have no gradients: "
-        "call under torch.no_grad(), or pass k and v in q's dtype"
-    )
+def no_gradients(q: Any, k: Any, v: Any) -> _core.InvalidRequest | None:
+    """Returns the error for gradients of tensors that have none; None if they have."""
+    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    if k.dtype != q.dtype:
+        why = f"k and v of {k.dtype}, which have no gradients: call under torch.no_grad(), or pass k and v in q's dtype"
+    elif head_dim > MOST_WITH_GRADIENTS or head_dim_v > MOST_WITH_GRADIENTS:
+        dims = f"head_dim = {head_dim} and head_dim_v = {head_dim_v}"
+        why = f"{dims}, whose gradients are computed up to {MOST_WITH_GRADIENTS}: call under torch.no_grad(), or compute with another attention"
+    else:
+        return None
+    return _core.InvalidRequest(f"requires_grad = True, must be False of q, k, v and sinks with {why}")
 
 
 def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, ...]:

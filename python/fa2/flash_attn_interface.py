@@ -14,7 +14,8 @@ Arguments, shapes and return values are flash_attn's; docs/python.md lists the a
         exp(score - row maximum) in q's dtype, negative if dropped: for tests, with memory of seqlen_q * seqlen_k.
     s_aux: (heads), a logit that joins each row's softmax without a value; fa2's own.
 
-float16 and bfloat16, head dims up to 256; those that are not multiples of 8 are padded. Raises fa2.Error, a RuntimeError.
+float16 and bfloat16, head dims as fa2.attention() takes them; those that are not multiples of 8 are padded. Raises fa2.Error, a
+RuntimeError.
 """
 
 from __future__ import annotations

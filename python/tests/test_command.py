@@ -142,6 +142,16 @@ def test_8_bit_keys_and_values_have_an_option(monkeypatch: pytest.MonkeyPatch) -
         assert {p["kv_type"] for p in problems} == {kv_type}
 
 
+def test_latents_have_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(_core, "precompile", lambda given, *_: problems.extend(given) or "[]")
+    dims = ["--head-dim", "576", "--head-dim-v", "512"]
+    assert main(["precompile", "--arch", "sm_80", *dims, "--values-in-keys"]) == 0
+    assert {(p["head_dim"], p["head_dim_v"], p["values_in_keys"]) for p in problems} == {(576, 512, 1)}
+    found = json.loads(run("explain", *dims, "--values-in-keys", "--seqlen", "16", "--device", "interpreter", "--json"))
+    assert found["problem"]["head_dim_v"] == 512 and found["problem"]["values_in_keys"] is True
+
+
 def test_json_is_what_the_table_shows() -> None:
     found = json.loads(run("info", "--json"))
     assert found["version"] == fa2.__version__ and found["python"] == sys.version.split()[0]
@@ -162,6 +172,7 @@ def test_errors_are_a_line_and_an_exit_code() -> None:
         (["explain", "--device", "gpu"], "device = gpu, must be"),
         (["tune", "--dtype", "fp8"], "dtype = fp8, must be f16 or bf16"),
         (["explain", "--kv-type", "fp8"], "--kv-type: invalid choice: 'fp8'"),
+        (["explain", "--values-in-keys", "--head-dim-v", "136"], "--head-dim-v = 136, must be at most --head-dim = 128"),
         (["bench", "--seqlen", "1,x"], "list of int"),
         (["cache", "list", "--max-mb", "1"], "--max-mb belongs to prune"),
     ],

@@ -195,7 +195,7 @@ def runner(**changes: Any) -> Any:
             {"kv_cache_dtype": torch.float8_e4m3fn, "model_config": types.SimpleNamespace(head_dim=72)},
             "head_dim = 72, must be a multiple of 16",
         ),
-        ({"model_config": types.SimpleNamespace(head_dim=512)}, "head_dim = 512"),
+        ({"model_config": types.SimpleNamespace(head_dim=520)}, "head_dim = 520, must be a multiple of 8 up to 512"),
     ],
 )
 def test_sglang_is_told_what_is_not_there(backend: Any, changes: Any, told: str) -> None:
@@ -206,6 +206,7 @@ def test_sglang_is_told_what_is_not_there(backend: Any, changes: Any, told: str)
 @pytest.mark.parametrize("backend", ["of its shape"], indirect=True)
 def test_forward_reaches_fa2(backend: Any) -> None:
     batch = serving.make(((1, 33), (1, 1)))
+    backend(runner(model_config=types.SimpleNamespace(head_dim=512)))
     made = backend(runner(), skip_prefill=True)
     assert made.skip_prefill and made.fa_impl_ver == 0
     options = dict(q=batch.q, k_cache=batch.k, v_cache=batch.v, page_table=batch.page_table, max_seqlen_q=1)

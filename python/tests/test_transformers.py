@@ -35,6 +35,10 @@ def config_of(family: str, head_dim: int) -> Any:
     if family == "gemma2":
         scale = {"query_pre_attn_scalar": head_dim, "attn_logit_softcapping": 5.0}
         return transformers.Gemma2Config(**decoder, **scale, sliding_window=8, layer_types=layers)
+    if family == "gemma4":  # global layers of 512 columns
+        sizes = {"num_attention_heads": 2, "num_key_value_heads": 1, "global_head_dim": 512}
+        inputs = {"vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8}
+        return transformers.Gemma4TextConfig(**{**decoder, **sizes}, **inputs, sliding_window=8, layer_types=layers)
     if family == "gpt_oss":
         experts = {"num_local_experts": 2, "num_experts_per_tok": 2}  # the router has no choice
         return transformers.GptOssConfig(**decoder, **experts, sliding_window=8, layer_types=layers)
@@ -50,6 +54,7 @@ CLASSES = {
     "qwen3": "Qwen3ForCausalLM",
     "mistral": "MistralForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
+    "gemma4": "Gemma4ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
     "bert": "BertModel",
     "t5": "T5ForConditionalGeneration",
@@ -125,6 +130,16 @@ def test_forward(family: str, padding: str, device: str) -> None:
     models = models_of(family, device)
     with torch.no_grad():
         check(*(outputs(model, *models.batch(padding)) for model in models))
+
+
+@pytest.mark.skipif(not hasattr(transformers, "Gemma4TextConfig"), reason="this transformers has no Gemma 4")
+def test_wide_global_layers(monkeypatch: Any, device: str) -> None:
+    monkeypatch.setattr(fa2.transformers._attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
+    models = models_of("gemma4", device)
+    with torch.no_grad():
+        check(*(outputs(model, *models.batch("left")) for model in models))
+    with pytest.raises(fa2.InvalidRequest, match="head_dim = 512 and head_dim_v = 512, whose gradients"):
+        outputs(models.fa2, *models.batch())
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])

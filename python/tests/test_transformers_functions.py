@@ -65,6 +65,18 @@ def test_values_may_be_narrower_and_head_dims_odd() -> None:
     torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)
 
 
+def test_wide_heads_run_in_kernels_without_gradients(monkeypatch: Any) -> None:
+    monkeypatch.setattr(_attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
+    tensors = rows(2, 5, 512), rows(1, 12, 512), rows(1, 12, 512) * 0.5
+    out, _ = fa2.transformers.attend(Layer().eval(), *tensors, None)
+    q, k, v = (x.float().repeat_interleave(2 // x.shape[1], 1) for x in tensors)
+    visible = torch.ones(5, 12, dtype=torch.bool).tril(7)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, visible).transpose(1, 2)
+    torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)
+    with pytest.raises(fa2.InvalidRequest, match="head_dim = 512 and head_dim_v = 512, whose gradients are computed up to 256"):
+        fa2.transformers.attend(Layer(), tensors[0].requires_grad_(), *tensors[1:], None)
+
+
 def test_float32_is_cast_to_what_the_model_computes_in() -> None:
     tensors = (rows(4, 12, dtype=torch.float32), rows(2, 12, dtype=torch.float32), rows(2, 12, dtype=torch.float32))
     assert fa2.transformers.attend(Layer().eval(), *tensors, None)[0].dtype == DTYPE

@@ -247,6 +247,7 @@ def test_forward_reaches_fa2(monkeypatch: Any) -> None:
         assert f"kv_cache_dtype = {kind}, must be float16, bfloat16, or fp8" in found.supports_combination(64, torch.half, kind, block_size=16)
     assert "head_size = 72, must be a multiple of 16" in found.supports_combination(72, torch.half, "fp8")
     assert found.supports_combination(72, torch.half, "auto") is None
+    assert [size for size in (8, 60, 512, 520) if found.supports_head_size(size)] == [8, 512]
     impl = found.get_impl_cls()("fp8")
     assert impl.supports_quant_query_input is False and found.supports_per_head_quant_scales()
     batch = serving.with_8_bits(batch, 0.5, 2.0)
@@ -294,6 +295,7 @@ def test_vllm_can_choose_it(backend: Any) -> None:
     for options in (
         {"has_sink": True, "has_sliding_window": True},
         {"head_size": 256, "dtype": torch.float16},
+        {"head_size": 512},
         {"attn_type": "encoder_only"},
         {"use_batch_invariant": True},
         {"use_non_causal": True},
@@ -305,7 +307,7 @@ def test_vllm_can_choose_it(backend: Any) -> None:
 
 def test_vllm_is_told_what_is_not_there(backend: Any) -> None:
     assert any("--kv-cache-dtype auto" in reason for reason in reasons(backend, kv_cache_dtype="fp8_e5m2"))
-    for options in ({"head_size": 72, "kv_cache_dtype": "fp8"}, {"head_size": 512}, {"use_rswa": True}, {"use_mm_prefix": True}, {"dtype": torch.float32}):
+    for options in ({"head_size": 72, "kv_cache_dtype": "fp8"}, {"head_size": 520}, {"use_rswa": True}, {"use_mm_prefix": True}, {"dtype": torch.float32}):
         assert reasons(backend, **options)
     config = types.SimpleNamespace(model_config=types.SimpleNamespace(is_diffusion=True))
     with pytest.raises(NotImplementedError, match="is_diffusion"):

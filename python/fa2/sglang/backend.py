@@ -8,7 +8,7 @@ from typing import Any
 from sglang.srt.layers.attention.flashattention_backend import FlashAttentionBackend
 
 from .. import InvalidRequest
-from .._padding import multiple_of
+from .._padding import MOST_COLUMNS, multiple_of
 from .._substitute import substitute
 from . import flash_attn_varlen_func, flash_attn_with_kvcache
 
@@ -46,14 +46,14 @@ def _check(runner: Any) -> None:
     multiple = multiple_of(runner.kv_cache_dtype)
     wrong = []
     if runner.use_mla_backend:
-        wrong.append("use_mla_backend = True, must be False: multi-head latent attention is not supported")
+        wrong.append("use_mla_backend = True, must be False: this backend does not run multi-head latent attention")
     if dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
         wrong.append(f"kv_cache_dtype = {dtype}, must be float16, bfloat16 or float8_e4m3fn: pass --kv-cache-dtype auto or fp8_e4m3")
     elif getattr(runner, "kv_cache_dtype_str", dtype) == "mxfp8":
         wrong.append("kv_cache_dtype = mxfp8, must have one factor per layer: pass --kv-cache-dtype auto or fp8_e4m3")
     elif dtype == "float8_e4m3fn" and not hasattr(FlashAttentionBackend, "prepare_paged_mha_query"):
         wrong.append("kv_cache_dtype = float8_e4m3fn, must be of 16 bits with this SGLang, which quantises queries too: update it to 0.5.23")
-    if head_dim % multiple != 0 or head_dim > 256:
-        wrong.append(f"head_dim = {head_dim}, must be a multiple of {multiple} up to 256")
+    if head_dim % multiple != 0 or head_dim > MOST_COLUMNS:
+        wrong.append(f"head_dim = {head_dim}, must be a multiple of {multiple} up to {MOST_COLUMNS}")
     if wrong:
         raise InvalidRequest("\n  ".join(("fa2 cannot be SGLang's attention backend, choose another --attention-backend:", *wrong)))

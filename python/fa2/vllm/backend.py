@@ -1,7 +1,7 @@
 """vLLM's FlashAttention backend on fa2's kernels. Imported only if CUSTOM was chosen.
 
 The backend rejects what fa2 does not compute when it is selected or a model is built, never in a request: KV caches of other
-types than 16 bits and float8_e4m3fn, head dims above 256, multimodal prefixes, reference windows, and diffusion models, which
+types than 16 bits and float8_e4m3fn, head dims above 512, multimodal prefixes, reference windows, and diffusion models, which
 mix masks in a batch. Queries keep their 16 bits with caches of 8.
 """
 
@@ -18,7 +18,7 @@ from vllm.v1.attention.backends.flash_attn import (
     FlashAttentionMetadataBuilder,
 )
 
-from .._padding import multiple_of
+from .._padding import MOST_COLUMNS, multiple_of
 from .._substitute import refuse, substitute
 from . import flash_attn_varlen_func
 
@@ -84,6 +84,10 @@ class Backend(_Backend):  # type: ignore[misc]
     @staticmethod
     def get_builder_cls() -> type[Builder]:
         return Builder
+
+    @classmethod
+    def supports_head_size(cls, head_size: int) -> bool:
+        return head_size % 8 == 0 and head_size <= MOST_COLUMNS
 
     @classmethod
     def supports_rswa(cls) -> bool:
