@@ -10,6 +10,7 @@ from . import _core
 from ._cache import append
 from ._call import CU_SEQLENS_Q, Options, replaced
 from ._flash_call import attend, with_scale
+from ._latent import join
 from ._padding import multiple_of, pad_head_dim
 from ._torch_run import contiguous
 
@@ -102,10 +103,11 @@ def attend_cache(
     leftpad: Any,
     page_table: Any,
     cu_seqlens_new: Any = None,
+    qv: Any = None,
 ) -> Any:
     """Returns out, or (out, lse) if return_lse. `options` have all but the lengths of keys and the pages.
 
-    rotary: cos, sin, interleaved, positions.
+    rotary: cos, sin, interleaved, positions. qv: scores are q k^T + qv v^T, see _latent.join().
 
     Head dims that are not multiples of 8, or of 16 with an 8-bit cache, run on padded copies of the cache, which are
     written back if k is appended.
@@ -117,9 +119,9 @@ def attend_cache(
     multiple = multiple_of(k_cache)
     is_padded = head_dim % multiple != 0 or head_dim_v % multiple != 0
     if is_padded:
-        options = with_scale(options, head_dim)
+        options = with_scale(options, head_dim + (0 if qv is None else head_dim_v))
         q, k_cache, v_cache = (pad_head_dim(x, multiple) for x in (q, k_cache, v_cache))
-        k, v = (None if x is None else pad_head_dim(x, multiple) for x in (k, v))
+        k, v, qv = (None if x is None else pad_head_dim(x, multiple) for x in (k, v, qv))
     if page_table is not None and batch_idx is not None:
         page_table, batch_idx = page_table.index_select(0, batch_idx), None
     if k is not None:
@@ -140,6 +142,8 @@ def attend_cache(
         batch = q.shape[0] if q.dim() == 4 else options[CU_SEQLENS_Q].shape[0] - 1
         if k_cache.shape[0] > batch:
             k_cache, v_cache = k_cache[:batch], v_cache[:batch]
+    if qv is not None:
+        q, k_cache, v_cache = join(q, k_cache, v_cache, qv, options)
     found = attend(q, k_cache, v_cache, replaced(options, seqused_k=lengths, page_table=page_table), False, return_lse)
     if not is_padded:
         return found

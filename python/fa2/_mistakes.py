@@ -20,7 +20,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TENSORS = frozenset("q k v qkv kv k_cache v_cache out_parts lse_parts out_partial lse_partial x tensor".split())
 _OPTIONAL_TENSORS = frozenset(TENSORS).union(
     """s_aux cu_seqlens cu_seqlens_new cu_seqlens_k_new block_table out cache_batch_idx cache_leftpad rotary_cos rotary_sin
-    rotary_seqlens""".split()
+    rotary_seqlens qv""".split()
 )
 _FLAGS = frozenset(
     """return_lse return_attn_probs return_softmax_lse deterministic batch_invariant autocast rotary_interleaved
@@ -174,6 +174,8 @@ def _hints(text: str, arguments: Mapping[str, Any]) -> list[str]:
         hints.append("head_dim: fa2.pad_head_dim(x, 16) fills up q, k and v with zeros")
     if "must be null, or the problem's kv_type" in text:
         hints.append("k_descale, v_descale: leave them out, or pass k and v as float8_e4m3fn, whose factors they are")
+    if arguments.get("qv") is not None and re.search(r"^ *head_dim(_v)? = ", text, re.MULTILINE):
+        hints.append("head_dim: with qv it is that of q and of v together")
     hints += _hints_of_8_bits(text, arguments)
     if "dtype = float32" in text and "autocast" in arguments:
         hints.append("float32 tensors: cast them, or pass autocast=True under torch.autocast")

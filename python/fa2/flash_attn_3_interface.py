@@ -1,11 +1,19 @@
 """FlashAttention-3's functions on fa2: `from fa2.flash_attn_3_interface import flash_attn_func`.
 
-Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. qv,
-q_descale and attention_chunk raise NotImplementedError unless they are neutral. num_splits, pack_gqa, sm_margin and
+Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. q_descale
+and attention_chunk raise NotImplementedError unless they are neutral. num_splits, pack_gqa, sm_margin and
 scheduler_metadata are accepted and ignored, because fa2 decides them itself.
 k and v, or k_cache and v_cache, may be float8_e4m3fn, without gradients and with head dims that are padded to multiples
 of 16. q, new k and v, and the output have 16 bits. k_descale, v_descale: float32 (batch, heads_kv), of any strides; a
 key is k * k_descale, a value v * v_descale, and new ones are divided by them. They are an error with k and v of 16 bits.
+
+qv: latent attention (MLA). Scores are softmax_scale * (q k^T + qv v^T), for q and k (..., head_dim), qv and v (..., head_dim_v),
+qv of q's other extents. softmax_scale is then 1 / sqrt(head_dim + head_dim_v) if None. This runs as attention of keys [v | k]
+and queries [qv | q], with the values that are the first columns of the keys. Tensors whose columns are already in this
+order, as in buffer[..., :head_dim_v] and buffer[..., head_dim_v:], are read in place. Others are copied side by side in each
+call, of a cache all rows, used or not: memory for one more cache, and at least three times the bytes that one step of decoding
+reads. With gradients k and v are always copied. k_descale and v_descale must be the same tensor.
+
 fa2.flash_attn_interface explains causal, window_size, softcap, softmax_scale and deterministic. softmax_lse is
 float32 (batch, heads, seqlen_q), or (heads, total_q) of packed sequences. s_aux: (heads), a logit that joins each
 row's softmax without a value.
@@ -23,6 +31,7 @@ from ._cache import merge
 from ._flash_cache import as_lengths, attend_cache
 from ._flash_call import attend, make_options, read_window
 from ._flash_packed import attend_packed
+from ._latent import attend_latent
 
 __all__ = [
     "flash_attn_combine",
@@ -34,10 +43,10 @@ __all__ = [
 ]
 
 
-def _expect_neutral(attention_chunk: int, qv: Any, q_descale: Any) -> None:
-    if not attention_chunk and qv is None and q_descale is None:
+def _expect_neutral(attention_chunk: int, q_descale: Any) -> None:
+    if not attention_chunk and q_descale is None:
         return
-    found = [name for name, value in (("qv", qv), ("q_descale", q_descale)) if value is not None]
+    found = ["q_descale"] if q_descale is not None else []
     found += ["attention_chunk"] if attention_chunk else []
     why = "" if q_descale is None else ": queries have 16 bits; k and v alone may have 8, with k_descale and v_descale"
     raise NotImplementedError(f"{', '.join(found)} = given, must be left out on fa2{why}")
@@ -63,7 +72,7 @@ def flash_attn_qkvpacked_func(
 
     Returns out (batch, seqlen, heads, head_dim), or (out, softmax_lse) if return_attn_probs.
     """
-    _expect_neutral(attention_chunk, None, q_descale)
+    _expect_neutral(attention_chunk, q_descale)
     window = read_window(window_size, qkv.shape[1])
     numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
@@ -103,11 +112,11 @@ def flash_attn_func(
 
     return_attn_probs: returns (out, softmax_lse).
     """
-    _expect_neutral(attention_chunk, qv, q_descale)
+    _expect_neutral(attention_chunk, q_descale)
     window = read_window(window_size, k.size(1))
     numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
-    return attend(q, k, v, options, deterministic, return_attn_probs)
+    return attend_latent(q, k, v, qv, options, deterministic, return_attn_probs)
 
 
 @_mistakes.explained
@@ -141,12 +150,12 @@ def flash_attn_varlen_func(
 
     seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
-    _expect_neutral(attention_chunk, qv, q_descale)
+    _expect_neutral(attention_chunk, q_descale)
     numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, k_descale=k_descale, v_descale=v_descale)
     tables = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
     options = make_options(causal, read_window(window_size, max_seqlen_k), **numbers, **tables)
-    return attend(q, k, v, options, deterministic, return_attn_probs)
+    return attend_latent(q, k, v, qv, options, deterministic, return_attn_probs)
 
 
 @_mistakes.explained
@@ -206,7 +215,7 @@ def flash_attn_with_kvcache(
     rotary_seqlens: int32 (batch), positions of the first new rows, cache_seqlens if None; ignored without rotary_cos.
     Nothing waits for the GPU. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
     """
-    _expect_neutral(attention_chunk, qv, q_descale)
+    _expect_neutral(attention_chunk, q_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     longest = None if cu_seqlens_q is None else max_seqlen_q
@@ -226,6 +235,7 @@ def flash_attn_with_kvcache(
         leftpad=cache_leftpad,
         page_table=page_table,
         cu_seqlens_new=cu_seqlens_k_new,
+        qv=qv,
     )
 
 
