@@ -20,7 +20,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TENSORS = frozenset("q k v qkv kv k_cache v_cache out_parts lse_parts out_partial lse_partial x tensor".split())
 _OPTIONAL_TENSORS = frozenset(TENSORS).union(
     """s_aux cu_seqlens cu_seqlens_new cu_seqlens_k_new block_table out cache_batch_idx cache_leftpad rotary_cos rotary_sin
-    rotary_seqlens qv""".split()
+    rotary_seqlens qv attn_sink descale_k""".split()
 )
 _FLAGS = frozenset(
     """return_lse return_attn_probs return_softmax_lse deterministic batch_invariant autocast rotary_interleaved
