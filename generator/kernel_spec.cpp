@@ -7,14 +7,14 @@ namespace fa2 {
 namespace {
 
 template <class Value>
-void forget(Value& size, const Value& usual) {
+void forget(Value& size, const Value& usual, std::int64_t) {
   size = usual;
 }
 
-/// Keeps whether the size is given.
+/// Keeps whether the size is given. `least`: its smallest value.
 template <class Value>
-void forget(std::optional<Value>& size, const std::optional<Value>&) {
-  if (size) size = Value{};
+void forget(std::optional<Value>& size, const std::optional<Value>&, std::int64_t least) {
+  if (size) size = least;
 }
 
 }  // namespace
@@ -29,11 +29,9 @@ std::size_t hash_value(const PlannedProblem& problem) {
 AttentionTraits traits_of(const PlannedProblem& problem) {
   constexpr AttentionProblem kUsual;
   AttentionTraits traits(problem.normalized());
-  AttentionProblem::visit(
-      [](const char*, FieldRole role, auto& value, const auto& usual) {
-        if (role == FieldRole::sizes) forget(value, usual);
-      },
-      traits, kUsual);
+  each_row<AttentionProblem>([&](const auto& row) {
+    if (row.text.role == FieldRole::sizes) forget(traits.*row.member, kUsual.*row.member, row.text.least);
+  });
   return traits;
 }
 

@@ -47,7 +47,7 @@ std::size_t hash_value(const PlannedProblem& problem);
 std::string to_string(const PlannedProblem& problem);
 
 /// The part of a problem that specialises the binary: normalized, with its options, and with default sizes; an optional size that
-/// is given becomes 0.
+/// is given becomes its smallest value.
 class AttentionTraits : public PlannedProblem {
  public:
   AttentionTraits() = default;

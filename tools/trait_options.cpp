@@ -30,13 +30,13 @@ std::vector<bool> presences_of(const std::string& word) {
   return {word == "yes"};
 }
 
-void set_presence(bool& field, bool is_there) {
+void set_presence(bool& field, bool is_there, std::int64_t) {
   field = is_there;
 }
 template <class Value>
-void set_presence(std::optional<Value>& field, bool is_there) {
+void set_presence(std::optional<Value>& field, bool is_there, std::int64_t least) {
   field.reset();
-  if (is_there) field.emplace();
+  if (is_there) field = least;
 }
 
 /// Replaces each problem by one copy per value.
@@ -49,14 +49,13 @@ void multiply(std::vector<AttentionProblem>& problems, const std::vector<Value>&
   problems = std::move(products);
 }
 
-/// Calls variant(name, value) for each variant.
+/// Calls variant(text, value) for each variant, with the text of its row.
 template <class Variant>
 void visit_variants(AttentionProblem& problem, const Variant& variant) {
-  AttentionProblem::visit(
-      [&](const char* name, FieldRole, auto& value) {
-        if constexpr (kIsVariant<std::decay_t<decltype(value)>>) variant(name, value);
-      },
-      problem);
+  each_row<AttentionProblem>([&](const auto& row) {
+    auto& value = problem.*row.member;
+    if constexpr (kIsVariant<std::decay_t<decltype(value)>>) variant(row.text, value);
+  });
 }
 
 /// Adds the violations that are not in `found` yet, because many problems share one.
@@ -86,7 +85,8 @@ void TraitOptions::add_to(CLI::App& verb) {
           "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
       ->check(CLI::IsMember(alignments))
       ->capture_default_str();
-  visit_variants(fields, [&](const std::string name, auto&) {
+  visit_variants(fields, [&](const RowText& row, auto&) {
+    const std::string name = row.name;
     verb.add_option(flag_of(name), variants[name] = "no", description_of(name))
         ->expected(0, 1)
         ->default_str("yes")  // of the flag alone
@@ -126,8 +126,8 @@ std::vector<AttentionProblem> TraitOptions::problems(bool backward) const {
   multiply(all, masks_of(*this), [](P& p, MaskKind mask) { p.mask = mask; });
   for (const auto& [variant, word] : variants) {
     multiply(all, presences_of(word), [&variant = variant](P& p, bool is_there) {
-      visit_variants(p, [&](const std::string_view name, auto& value) {
-        if (name == variant) set_presence(value, is_there);
+      visit_variants(p, [&](const RowText& row, auto& value) {
+        if (row.name == variant) set_presence(value, is_there, row.least);
       });
     });
   }

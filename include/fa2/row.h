@@ -32,7 +32,7 @@ struct RowText {
   const char* second_form = "";  ///< the flag that says whether the tensor has its second form
   FieldRole role = FieldRole::specialises;
   Axis axis = Axis::other;
-  std::int64_t least = 0;       ///< smallest extent that tensors may give a size
+  std::int64_t least = 0;       ///< smallest value of a size: what tensors may give it; of an optional one
   bool is_optional = false;     ///< whether it may be null even if it is used
   bool is_packed = false;       ///< whether the tensor must be contiguous although `stride` is set
   const char* other_type = "";  ///< an element type that the tensor may have instead of the problem's dtype

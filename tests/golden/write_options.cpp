@@ -14,8 +14,8 @@ struct Option {
   std::string name, python_type, torch_type, start, text;
   bool is_tensor = false;
 
-  /// Python's attention() has others in place of plain integers: causal, window_size, dropout_state.
-  bool is_keyword() const { return python_type != "int"; }
+  /// Python's attention() has others in place of those without a default: causal, window_size, dropout_state.
+  bool is_keyword() const { return !start.empty(); }
 };
 
 template <class Value>
@@ -27,8 +27,9 @@ Option number(const RowText& row) {
     return {name, "float", "float", "0.0", help + "; 0: none"};
   else if constexpr (std::is_same_v<Value, std::optional<float>>)
     return {name, "float | None", "float?", "None", help};
-  else if constexpr (kIsOptional<Value>)
-    return {name, "int", "SymInt", "", ""};
+  else if constexpr (kIsOptional<Value>)  // 0 means absent, unless it is a value
+    return row.least > 0 ? Option{name, "int", "SymInt", "0", help + "; 0: none"}
+                         : Option{name, "int", "SymInt", "", ""};
   else if constexpr (std::is_same_v<Value, std::int64_t>)
     return {name, "int | None", "SymInt?", "None", help};
   else
