@@ -82,15 +82,18 @@ class Longest {
     if (p.total_k > 0) p.seqlen_k = k_;
     if (binding.is_given(FA2_PAGE_TABLE))
       p.seqlen_k = longest_in_pages(binding.tensor(FA2_PAGE_TABLE).shape[1]);
-    remove_idle_windows(p);
+    remove_idle_bounds(p);
   }
 
  private:
-  /// Removes windows that hide nothing, because every kernel with a window is another one.
-  static void remove_idle_windows(fa2_problem& p) {
+  /// Removes windows and chunks that hide nothing, because every kernel with one is another kernel.
+  static void remove_idle_bounds(fa2_problem& p) {
     const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
     if (p.window_left >= longest) p.has_window_left = 0, p.window_left = 0;
     if (p.window_right >= longest) p.has_window_right = 0, p.window_right = 0;
+    // Without a mask, a chunk also hides all keys from queries that come before the first key.
+    if (p.attention_chunk >= longest && p.mask != FA2_MASK_NONE)
+      p.has_attention_chunk = 0, p.attention_chunk = 0;
   }
 
   static void check(Binding& binding, std::size_t table, std::int64_t length, const char* name) {

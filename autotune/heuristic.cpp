@@ -22,7 +22,8 @@ constexpr std::int64_t kMostLength = std::numeric_limits<std::int32_t>::max() - 
 std::string length_text(const AttentionProblem& p, std::int64_t mean) {
   const std::string queries = fmt::format("{}seqlen_q {}", p.total_q > 0 ? "mean " : "", mean);
   if (table_length(p, mean) == mean) return queries;
-  return fmt::format("{} with {} keys in the window", queries, *window_width(p));
+  return fmt::format("{} with {} keys in the {}", queries, *window_width(p),
+                     window_width(p) == p.attention_chunk ? "chunk" : "window");
 }
 
 /// Returns the problem as heuristics judge it.
@@ -115,9 +116,10 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   PlannedProblem p = problem.normalized();
   p.batch = p.heads_kv = 1;
   p.total_q = p.total_k = 0;  // heuristics use mean lengths, which are among the cases
-  // Narrower windows act like shorter sequences, which are among the cases.
+  // Narrower windows and chunks act like shorter sequences, which are among the cases.
   if (p.window_left) p.window_left = kMostLength;
   if (p.window_right) p.window_right = kMostLength;
+  if (p.attention_chunk) p.attention_chunk = kMostLength;
   std::vector<PlannedProblem> cases;
   const auto add = [&](std::int64_t queries, std::int64_t group, std::int64_t keys, std::int64_t batch = 1) {
     p.batch = batch;

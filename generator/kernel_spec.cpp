@@ -36,7 +36,7 @@ AttentionTraits traits_of(const PlannedProblem& problem) {
 }
 
 bool has_edges(const AttentionProblem& p) {
-  return p.mask != MaskKind::none || p.window_left || p.window_right;
+  return p.mask != MaskKind::none || p.window_left || p.window_right || p.attention_chunk;
 }
 
 }  // namespace fa2

@@ -37,13 +37,15 @@ constexpr bool gathers_keys(const Problem& p) {
 }
 
 /// Returns the batched problem that stands for a packed one as long as its lengths are unknown: all sequences have the mean
-/// lengths.
+/// lengths. Few last queries are taken to see a whole chunk, because only the device knows where theirs begins.
 constexpr AttentionProblem with_mean_lengths(const AttentionProblem& packed) {
   AttentionProblem p = packed;
   const auto mean = [&](std::int64_t total) { return (total + p.batch - 1) / p.batch; };
   if (p.batch > 0 && p.total_q > 0) p.seqlen_q = std::min(p.seqlen_q, mean(p.total_q));
   if (p.batch > 0 && p.total_k > 0) p.seqlen_k = std::min(p.seqlen_k, mean(p.total_k));
   p.total_q = p.total_k = 0;
+  if (p.varlen && p.attention_chunk && p.seqlen_q < *p.attention_chunk && p.seqlen_k > *p.attention_chunk)
+    p.seqlen_k -= p.seqlen_k % *p.attention_chunk;
   return p;
 }
 

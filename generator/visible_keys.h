@@ -29,13 +29,17 @@ std::int64_t visible_keys(const AttentionProblem& problem);
 /// mean lengths.
 double visible_pairs(const AttentionProblem& problem);
 
-/// Returns the most keys that any query sees if windows or a causal mask bound them on both sides; nullopt if they grow with the
-/// sequence.
+/// Returns a bound of the keys that a query sees if windows, a causal mask or a chunk bound them on both sides; nullopt if they grow
+/// with the sequence.
 std::optional<std::int64_t> window_width(const AttentionProblem& problem);
 
+/// Returns how many keys a query of a long sequence sees on average; nullopt if they grow with the sequence. In a window that is its
+/// width; in a chunk under a causal mask half of that.
+std::optional<double> mean_width(const AttentionProblem& problem);
+
 /// Returns the sequence length under which the heuristics' tables look up `rows` query rows. It
-/// stands for the number of KV blocks that a tile visits. Under a window a query sees as many keys as, on average, in a causal
-/// sequence of twice the window's width.
+/// stands for the number of KV blocks that a tile visits. Under a window or in a chunk a query sees as many keys as, on average, in
+/// a causal sequence of twice mean_width().
 std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows);
 
 }  // namespace fa2

@@ -21,6 +21,12 @@ int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
   return static_cast<int>(std::min(width.value_or(0), longest));
 }
 
+/// Returns the chunks, limited likewise: one as long as the longest sequence holds every position.
+KeyChunks chunks_of(const AttentionProblem& p) {
+  const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
+  return {divisor_of(static_cast<unsigned>(std::min(p.attention_chunk.value_or(0), longest)))};
+}
+
 /// Returns the softcap's numbers. Completes the square in TanhSeries, which saves the kernel an instruction. But products grow
 /// with the fourth power of cap / scale and would overflow. Therefore the series takes a cap as at most 2^26 |scale|, and ends at
 /// a score of 2^15; this changes a score by at most one unit in its last place. There is no series if a factor still leaves
@@ -91,6 +97,7 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.sections = head_sections(p, heads, heads_per_section(p, config), params.q_tiles);
   params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
   params.window_right = width_of(p.window_right, p.seqlen_q);
+  params.chunks = chunks_of(p);
   params.first_key = static_cast<int>(visible_rows(p).first);
   params.sequences.total_q = static_cast<int>(q_entries(p).rows);
   params.sequences.total_k = static_cast<int>(k_entries(p).rows);

@@ -121,6 +121,12 @@ KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
   if (p.mask != MaskKind::none) keys.end = diagonal(p, i) + 1;
   if (p.window_left) keys.begin = diagonal(p, i) - *p.window_left;
   if (p.window_right) keys.end = std::min(keys.end, diagonal(p, i) + *p.window_right + 1);
+  if (p.attention_chunk) {
+    const std::int64_t chunk = *p.attention_chunk, at = diagonal(p, i) % chunk;
+    const std::int64_t first = diagonal(p, i) - (at < 0 ? at + chunk : at);
+    keys.begin = std::max(keys.begin, first);
+    if (p.seqlen_k - first > chunk) keys.end = std::min(keys.end, first + chunk);
+  }
   keys.begin = std::clamp<std::int64_t>(keys.begin, 0, p.seqlen_k);
   keys.end = std::clamp<std::int64_t>(keys.end, keys.begin, p.seqlen_k);
   return keys;

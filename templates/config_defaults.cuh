@@ -15,6 +15,7 @@ struct ConfigDefaults {
   static constexpr bool rows_are_16_byte_aligned = true;
   static constexpr bool window_left = false;
   static constexpr bool window_right = false;
+  static constexpr bool attention_chunk = false;
   static constexpr bool softcap = false;
   static constexpr bool alibi = false;
   static constexpr bool sinks = false;

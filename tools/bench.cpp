@@ -337,7 +337,8 @@ Verb add_bench(CLI::App& app) {
       "  fa2 bench --decode\n"
       "  fa2 bench --head-dim 128 --hidden 4096 --heads-kv 8 --lengths lognormal:4096 --batch 64 --seqlen-q "
       "1 --page-size 16",
-      "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window, 4 * "
+      "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window or chunks, 4 "
+      "* "
       "head_dim for each pair of a query and a key that it sees. Packed sequences have the sum of "
       "theirs. A backward has 2.5 times the forward's, over the time of its whole call: all kernels, "
       "from O and LSE to dQ, dK and dV.\n"

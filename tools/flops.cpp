@@ -8,7 +8,7 @@ namespace {
 
 /// Returns the visible pairs of queries and keys. `p` must be normalized.
 double pairs_of(const AttentionProblem& p) {
-  const bool is_plain_causal = p.mask != MaskKind::none && !p.window_left;
+  const bool is_plain_causal = p.mask != MaskKind::none && !p.window_left && !p.attention_chunk;
   if (is_plain_causal && p.seqlen_q == p.seqlen_k) {
     const auto n = static_cast<double>(p.seqlen_q);
     return n * n / 2;

@@ -8,7 +8,7 @@ namespace fa2::tools {
 
 /// Returns the multiplications and additions of the two products: 4 * batch * heads * seqlen^2 * head_dim, or
 /// half of that if causal, by the convention of FlashAttention's tables. Causal problems that are not square,
-/// and windows, count visible pairs. A varlen problem counts sequences of mean length.
+/// windows and chunks count visible pairs. A varlen problem counts sequences of mean length.
 double flops_of(const AttentionProblem& problem);
 /// Returns the sum over a varlen problem's sequences. `tables`: host pointers; nothing else is read.
 double flops_of(const AttentionProblem& problem, const AttentionArgs& tables);

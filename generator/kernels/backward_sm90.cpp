@@ -97,8 +97,8 @@ void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
   if (!t.dropout || splits_gradients(t, spec.config) || spec.config.pingpong == 2) return;
   rules.expect(padded_dim(t.head_dim) == kMostDim && padded_dim(t.head_dim_v) == kMostDim,
                "the numbers of dropout find registers with head dims from 120 on, both");
-  rules.expect(!t.window_left && !t.window_right && !t.softcap && !t.alibi,
-               "windows, softcap and ALiBi leave no registers for the numbers of dropout");
+  rules.expect(!t.window_left && !t.window_right && !t.attention_chunk && !t.softcap && !t.alibi,
+               "windows, chunks, softcap and ALiBi leave no registers for the numbers of dropout");
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
@@ -216,7 +216,7 @@ KernelConfig alternating(KernelConfig whole) {
 /// Returns whether a key tile has so many steps that dQ added in bulk saves more in them than its last step costs.
 bool has_many_steps(const PlannedProblem& problem) {
   constexpr std::int64_t kMany = 2048;  // queries, measured on an H100
-  return !problem.window_left && !problem.window_right &&
+  return !problem.window_left && !problem.window_right && !problem.attention_chunk &&
          problem.seqlen_q * (problem.heads_q / problem.heads_kv) >= kMany;
 }
 

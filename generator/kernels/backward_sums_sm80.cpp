@@ -75,8 +75,8 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
 std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch& arch) {
   const int widest = std::max(problem.head_dim, problem.head_dim_v);
   // Blackwell's kernels need a few registers more.
-  const bool is_full =
-      arch.compute_capability >= 100 && problem.alibi && widest > (problem.window_left ? 64 : 112);
+  const bool is_full = arch.compute_capability >= 100 && problem.alibi &&
+                       widest > (problem.window_left || problem.attention_chunk ? 64 : 112);
   const int keys = widest > 128 || is_full ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
   std::vector<KernelConfig> configs;
   const auto add = [&](int tile_m, int tile_n, int stages) {

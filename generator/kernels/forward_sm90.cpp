@@ -43,7 +43,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.warps != 4, "pingpong needs two warpgroups: warps = 8 or 12");
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
-               "skip_masked = 1 without a mask or window to skip by");
+               "skip_masked = 1 without a mask, window or chunk to skip by");
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {

@@ -75,8 +75,10 @@ KernelConfig safest(const AttentionTraits& traits, const Arch& arch) {
 HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) {
   const auto exact = [&](int tile_n) { return completed(traits, arch, 8, tile_n, kSafe); };
   const KernelConfig safe = safest(traits, arch);
-  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. Factors of keys take a register more.
-  if (wider_dim(traits) < 256 || traits.page_size > 0 || traits.kv_type != KvType::same)
+  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. Factors of keys, and chunks
+  // of sequences whose lengths only the device knows, take a register more.
+  const bool has_chunks = traits.varlen && traits.attention_chunk;
+  if (wider_dim(traits) < 256 || traits.page_size > 0 || traits.kv_type != KvType::same || has_chunks)
     return {{kMostQueries, {safe, exact(48)}}};
   return {{has_edges(traits) ? 1536 : 768, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }

@@ -29,13 +29,16 @@ struct Keys {
   double seen;  ///< share of `most` that tiles pass over on average
 };
 
-/// `queries`: of a tile. Tiles pass over whole KV blocks of `tile_n` keys; a window begins anywhere in one.
+/// `queries`: of a tile. Tiles pass over whole KV blocks of `tile_n` keys; a window or a chunk begins anywhere
+/// in one.
 Keys keys_of_tiles(const AttentionProblem& p, double queries, double tile_n) {
   const auto whole_blocks = [&](double keys) { return std::ceil(keys / tile_n) * tile_n; };
   const auto keys = std::max(1.0, static_cast<double>(visible_keys(p)));
   const auto width = window_width(p);
-  if (width && static_cast<double>(*width) + queries < keys)
-    return {whole_blocks(static_cast<double>(*width) + queries + tile_n / 2), 1};
+  if (width && static_cast<double>(*width) + queries < keys) {
+    const double most = static_cast<double>(*width) + queries + tile_n / 2;
+    return {whole_blocks(most), 1 - (static_cast<double>(*width) - *mean_width(p)) / most};
+  }
   const double seen = visible_pairs(p) / (static_cast<double>(p.seqlen_q) * keys);
   return {whole_blocks(keys), std::min(1.0, seen)};
 }

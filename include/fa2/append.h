@@ -24,7 +24,7 @@ struct AppendProblem {
   RotaryStyle rotary_style = RotaryStyle::halves;
   bool float32_tables = false;  ///< whether cos and sin are float32; else they have `dtype`
   std::int64_t table_rows = 0;  ///< positions in cos and sin
-  /// Whether query i has the position of new row i, which causal and window masks need. Else every query has that of new row 0.
+  /// Whether query i has the position of new row i, which causal masks, windows and chunks need. Else every query has that of new row 0.
   bool causal_positions = true;
 
   /// The element type of the cache, as in AttentionProblem. Q and the new rows have `dtype`.

@@ -79,13 +79,14 @@ enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER 
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
 
 /* fa2_problem: O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
- * Q K^T, then capped, then biased, and -inf where the mask or a window hides a key. Variants combine freely.
+ * Q K^T, then capped, then biased, and -inf where the mask, a window or a chunk hides a key. Variants combine freely.
  *   window_left, window_right: query i sees key j only if c - window_left <= j <= c + window_right, where
  *     c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ field is 0 has no bound.
+ *   attention_chunk: query i sees key j only if j / attention_chunk == c / attention_chunk, rounded down, with the c of windows.
  *   alibi: slope * |i + seqlen_k - seqlen_q - j| is subtracted from scores, under every mask.
  *   varlen: seqlen_q and seqlen_k are upper bounds; kernels cut a longer sequence. Each sequence's own lengths align its mask,
- *     window and bias. With total_q, Q and O are (total_q, heads_q, dim) and LSE is (heads_q, total_q); with total_k, K and V are
- *     (total_k, heads_kv, dim). Without, sequences begin where their batch entry does.
+ *     window, chunks and bias. With total_q, Q and O are (total_q, heads_q, dim) and LSE is (heads_q, total_q); with total_k, K
+ *     and V are (total_k, heads_kv, dim). Without, sequences begin where their batch entry does.
  *   page_size: K and V are (page_count, page_size, heads_kv, dim). Needs varlen, and no total_k; has no gradients.
  *
  * fa2_args: inputs are only read; they may have any strides, even 0 or negative ones. Rows of O must not overlap each other,
@@ -236,9 +237,9 @@ typedef struct fa2_precompile_options {
   }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with. Needs NVRTC, but neither a GPU nor a
- * driver. All elements of `problems` must have the first one's struct_size. Widths of windows do not matter. `options` is optional.
- * *report (optional) is a JSON array with one object per kernel; free it with fa2_string_free(). If some kernels fail, the function
- * still writes *report and returns FA2_COMPILE; fa2_last_error() then lists the failures. */
+ * driver. All elements of `problems` must have the first one's struct_size. Widths of windows and chunks do not matter. `options`
+ * is optional. *report (optional) is a JSON array with one object per kernel; free it with fa2_string_free(). If some kernels
+ * fail, the function still writes *report and returns FA2_COMPILE; fa2_last_error() then lists the failures. */
 FA2_C_API fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, size_t problem_count,
                                     const char* const* archs, size_t arch_count,
                                     const fa2_precompile_options* options, char** report);

@@ -38,6 +38,7 @@ typedef struct fa2_problem {
   int32_t mask; /* which keys a query sees; 0: none, 1: causal_bottom_right, 2: causal_top_left */
   int32_t has_window_left; /* 0: no window_left */
   int32_t has_window_right; /* 0: no window_right */
+  int32_t has_attention_chunk; /* 0: no attention_chunk */
   int32_t softcap; /* scores become cap * tanh(score / cap); 0 or 1 */
   int32_t alibi; /* ALiBi: scores fall with the distance of the key, by a slope per head; 0 or 1 */
   int32_t sinks; /* attention sinks: a logit per head joins the softmax; 0 or 1 */
@@ -49,6 +50,7 @@ typedef struct fa2_problem {
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
+  int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
   int64_t batch; /* sequences */
   int64_t heads_q; /* query heads */
   int64_t heads_kv; /* key and value heads, dividing heads_q; 0: heads_q */
@@ -58,7 +60,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {

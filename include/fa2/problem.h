@@ -10,11 +10,11 @@
 namespace fa2 {
 
 /// Attention: O = softmax(S) V, for every batch entry and query head (FlashAttention-2, arXiv 2307.08691, section 2.1).
-/// S = scale * Q K^T. With `softcap` scores are capped, then with `alibi` biased. The score of a key that the mask or a window
-/// hides is -infinity.
+/// S = scale * Q K^T. With `softcap` scores are capped, then with `alibi` biased. The score of a key that the mask, a window
+/// or a chunk hides is -infinity.
 ///
 /// Variants combine freely. The presence of a variant specialises the kernel. Its numbers (cap, slopes, logits) belong to the
-/// call: see AttentionArgs. Window widths belong to the problem, because they change the amount of work.
+/// call: see AttentionArgs. The widths of windows and chunks belong to the problem, because they change the amount of work.
 ///
 /// Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
@@ -33,6 +33,10 @@ struct AttentionProblem {
   std::optional<std::int64_t> window_left = std::nullopt;
   /// The bound on the right; in keys; >= 0; absent: none. A causal mask makes it redundant, because it hides keys after c.
   std::optional<std::int64_t> window_right = std::nullopt;
+  /// Chunked local attention, in addition to the mask and windows: query i sees key j only if
+  /// j / attention_chunk == c / attention_chunk, rounded down, with the c of windows (FlashAttention-3's attention_chunk). So a query
+  /// with a c below 0 sees no key. In keys; >= 1; absent: one chunk holds everything.
+  std::optional<std::int64_t> attention_chunk = std::nullopt;
   /// Scores become softcap * tanh(score / softcap). Needs AttentionArgs::softcap.
   bool softcap = false;
   /// Scores become score - slope * |i + seqlen_k - seqlen_q - j|, after the cap and under every mask. Needs
@@ -46,7 +50,7 @@ struct AttentionProblem {
   bool dropout = false;
   /// Sequences differ in length, and only the device knows the lengths (AttentionArgs::cu_seqlens_q, seqused_q, ...). One plan
   /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then upper bounds: kernels cut a longer sequence.
-  /// Each sequence's own lengths align its mask, window and bias.
+  /// Each sequence's own lengths align its mask, window, chunks and bias.
   bool varlen = false;
   /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
   /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
@@ -97,6 +101,10 @@ struct AttentionProblem {
             .option("window_right")
             .sizes()
             .help("how many keys after its own a query sees"),
+        row("attention_chunk", &P::attention_chunk)
+            .option("attention_chunk")
+            .sizes(Axis::other, 1)
+            .help("chunked local attention: a query sees only keys of its own chunk of so many"),
         row("softcap", &P::softcap).help("scores become cap * tanh(score / cap)"),
         row("alibi", &P::alibi).help("ALiBi: scores fall with the distance of the key, by a slope per head"),
         row("sinks", &P::sinks).help("attention sinks: a logit per head joins the softmax"),

@@ -145,6 +145,9 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
        {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
     if (width) check_number(found, name, *width, *width >= 0, "must be at least 0, or absent for no bound");
   }
+  if (p.attention_chunk)
+    check_number(found, "attention_chunk", *p.attention_chunk, *p.attention_chunk >= 1,
+                 "must be at least 1, or absent for one chunk");
   for (const auto& [name, total] : {std::pair{"total_q", p.total_q}, {"total_k", p.total_k}}) {
     check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
     if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");

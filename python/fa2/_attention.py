@@ -48,6 +48,7 @@ def attention(
     causal: Causal = False,
     window_size: tuple[int, int] = (-1, -1),
     # written: option parameters
+    attention_chunk: int = 0,
     batch_invariant: bool = False,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
@@ -101,6 +102,7 @@ def attention(
     mask again. sinks are cast to float32.
 
     Numbers and tensors:
+    attention_chunk: chunked local attention: a query sees only keys of its own chunk of so many; 0: none.
     batch_invariant: the bits of a sequence do not depend on the batch.
     max_seqlen_q: queries; with varlen of the longest sequence.
     max_seqlen_k: keys; with varlen of the longest sequence.
@@ -130,6 +132,7 @@ def attention(
             mask,
             window_left,
             window_right,
+            attention_chunk,
             batch_invariant,
             max_seqlen_q,
             max_seqlen_k,

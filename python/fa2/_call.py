@@ -15,6 +15,7 @@ class Options(NamedTuple):
     mask: int
     window_left: int
     window_right: int
+    attention_chunk: int
     batch_invariant: bool
     max_seqlen_q: int | None
     max_seqlen_k: int | None

@@ -22,6 +22,7 @@ def make_options(
     window: tuple[int, int],
     *,
     # written: option parameters
+    attention_chunk: int = 0,
     batch_invariant: bool = False,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
@@ -49,6 +50,7 @@ def make_options(
         mask,
         window_left,
         window_right,
+        attention_chunk,
         batch_invariant,
         max_seqlen_q,
         max_seqlen_k,

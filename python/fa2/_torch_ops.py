@@ -17,6 +17,7 @@ _OPTIONS = (
     "int mask, "
     "SymInt window_left, "
     "SymInt window_right, "
+    "SymInt attention_chunk, "
     "bool batch_invariant, "
     "SymInt? max_seqlen_q, "
     "SymInt? max_seqlen_k, "

@@ -30,6 +30,7 @@ class CallOptions(TypedDict, total=False):
     causal: Causal
     window_size: tuple[int, int]
     # written: option types
+    attention_chunk: int
     batch_invariant: bool
     max_seqlen_q: int | None
     max_seqlen_k: int | None

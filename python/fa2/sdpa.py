@@ -72,6 +72,7 @@ def _options(
         mask=_BOTTOM_RIGHT if is_causal else 0,
         window_left=left,
         window_right=right,
+        attention_chunk=0,
         softcap=0.0,
         dropout_p=dropout_p,
         dropout_seed=0,

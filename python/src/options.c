@@ -9,6 +9,13 @@ static int read_bound(PyObject* option, const char* name, int32_t* has_bound, in
   return 0;
 }
 
+/* Python's 0 means none. The library rejects negative numbers. */
+static int read_chunk(PyObject* option, int32_t* has_chunk, int64_t* chunk) {
+  if (read_int(option, "attention_chunk", chunk) < 0) return -1;
+  *has_chunk = *chunk != 0;
+  return 0;
+}
+
 static int read_longest(PyObject* option, const char* name, int64_t* length) {
   *length = -1;
   return option == Py_None ? 0 : read_int(option, name, length);
@@ -38,6 +45,7 @@ int read_options(Call* call) {
       read_float(options[SOFTCAP], "softcap", &a->softcap) < 0 ||
       read_bound(options[WINDOW_LEFT], "window_size[0]", &p->has_window_left, &p->window_left) < 0 ||
       read_bound(options[WINDOW_RIGHT], "window_size[1]", &p->has_window_right, &p->window_right) < 0 ||
+      read_chunk(options[ATTENTION_CHUNK], &p->has_attention_chunk, &p->attention_chunk) < 0 ||
       read_longest(options[MAX_SEQLEN_Q], "max_seqlen_q", &p->seqlen_q) < 0 ||
       read_longest(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0)
     return -1;

@@ -56,7 +56,10 @@ void expect_gradients_in_parts(GuardedBackward& call, const KernelConfig& fused,
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int64_t, std::int64_t> kParts[] = {{2, 1}, {3, 2}, {7, 5}, {40, 3}};
 constexpr std::pair<int, int> kHeads[] = {{1, 1}, {4, 2}, {5, 1}};
-constexpr std::pair<std::optional<int>, std::optional<int>> kWindows[] = {{}, {70, 5}};
+struct Window {
+  std::optional<int> left = {}, right = {}, chunk = {};
+};
+constexpr Window kWindows[] = {{}, {.left = 70, .right = 5}, {.chunk = 90}};
 
 /// CHECKs combinations of masks, parts, head groups, windows, head dims and lengths.
 void check_parts(const std::vector<KernelConfig>& configs, const std::vector<int>& dims) {
@@ -66,7 +69,8 @@ void check_parts(const std::vector<KernelConfig>& configs, const std::vector<int
     AttentionProblem problem = grouped_problem(c[0] == 0 ? DType::f16 : DType::bf16, kMasks[c[0]], dims[c[4]],
                                                kLengths[c[5]].first, kLengths[c[5]].second);
     problem.heads_q = kHeads[c[2]].first, problem.heads_kv = kHeads[c[2]].second;
-    problem.window_left = kWindows[c[3]].first, problem.window_right = kWindows[c[3]].second;
+    problem.window_left = kWindows[c[3]].left, problem.window_right = kWindows[c[3]].right;
+    problem.attention_chunk = kWindows[c[3]].chunk;
     GuardedBackward call(problem);
     if (c[3] == 1) call.give_d_lse();
     const KernelSpec spec{traits_of({problem.normalized(), {}}), configs[c[4]],

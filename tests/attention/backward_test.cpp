@@ -30,9 +30,15 @@ constexpr DType kDTypes[] = {DType::f16, DType::bf16};
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
 struct Window {
-  std::optional<std::int64_t> left = {}, right = {};
+  std::optional<std::int64_t> left = {}, right = {}, chunk = {};
 };
-constexpr Window kWindows[] = {{}, {.left = 20}, {.right = 7}, {.left = 50, .right = 0}, {.left = 0}};
+constexpr Window kWindows[] = {{},
+                               {.left = 20},
+                               {.right = 7},
+                               {.left = 50, .right = 0},
+                               {.left = 0},
+                               {.chunk = 50},
+                               {.left = 20, .right = 7, .chunk = 33}};
 constexpr std::array<std::int32_t, 2> kHeadDims[] = {{64, 64}, {128, 128}, {72, 40},  {256, 256},
                                                      {64, 32}, {8, 8},     {192, 192}};
 constexpr std::array<std::int64_t, 2> kHeads[] = {{1, 1}, {4, 1}, {4, 2}};
@@ -77,6 +83,7 @@ std::vector<Case> cases() {
     p.head_dim = kHeadDims[c[1]][0], p.head_dim_v = kHeadDims[c[1]][1];
     p.mask = kMasks[c[2]];
     p.window_left = kWindows[c[3]].left, p.window_right = kWindows[c[3]].right;
+    p.attention_chunk = kWindows[c[3]].chunk;
     p.softcap = c[4] == 1, p.alibi = c[5] == 1, p.sinks = c[6] == 1;
     p.batch = 2;
     p.heads_q = kHeads[c[7]][0], p.heads_kv = kHeads[c[7]][1];

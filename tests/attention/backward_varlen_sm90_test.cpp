@@ -86,16 +86,20 @@ TEST_CASE("backward varlen on wgmma: every configuration computes bf16 d128 and 
   check_space(problem, {{65, 7, 0, 131}, {97, 5, 9, 131}});
 }
 
-TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around the sequences") {
+TEST_CASE("backward varlen on wgmma: every mask, window and chunk, whatever lies around the sequences") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
-  const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
+  struct Window {
+    std::optional<int> left = {}, right = {}, chunk = {};
+  };
+  const Window windows[] = {{}, {.left = 20}, {.left = 33, .right = 7}, {.right = 0}, {.chunk = 50}};
   std::size_t i = 0;
   constexpr int kDims[] = {64, 128, 192, 256};
   for (const Combination& c :
        pairwise({std::size(windows), std::size(kMasks), std::size(kDims), 2, std::size(kPackings), 2})) {
     AttentionProblem problem = plain(kMasks[c[1]], kDims[c[2]]);
-    problem.window_left = windows[c[0]].first, problem.window_right = windows[c[0]].second;
+    problem.window_left = windows[c[0]].left, problem.window_right = windows[c[0]].right;
+    problem.attention_chunk = windows[c[0]].chunk;
     problem.dtype = c[3] == 0 ? DType::f16 : DType::bf16;
     const std::size_t mix = i++ % length_mixes().size();
     INFO(to_string(problem), ", mix ", mix, ", packing ", c[4]);

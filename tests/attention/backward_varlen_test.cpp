@@ -29,9 +29,9 @@ constexpr std::array<std::int64_t, 2> kHeads[] = {{1, 1}, {4, 1}, {4, 2}};
 constexpr MakeLayout kLayouts[] = {guarded_bshd, guarded_bhsd};
 
 struct Window {
-  std::optional<std::int64_t> left = {}, right = {};
+  std::optional<std::int64_t> left = {}, right = {}, chunk = {};
 };
-constexpr Window kWindows[] = {{}, {.left = 20}, {.left = 33, .right = 7}, {.right = 0}};
+constexpr Window kWindows[] = {{}, {.left = 20}, {.left = 33, .right = 7}, {.right = 0}, {.chunk = 50}};
 
 constexpr Wanted kWanted[] = {{},
                               {.dq = true, .dk = false, .dv = false},
@@ -43,6 +43,7 @@ constexpr Wanted kWanted[] = {{},
 AttentionProblem problem_of(const Combination& c) {
   AttentionProblem p{.head_dim = kHeadDims[c[0]][0], .head_dim_v = kHeadDims[c[0]][1], .mask = kMasks[c[1]]};
   p.window_left = kWindows[c[2]].left, p.window_right = kWindows[c[2]].right;
+  p.attention_chunk = kWindows[c[2]].chunk;
   p.softcap = c[3] == 1, p.alibi = c[4] == 1, p.sinks = c[5] == 1;
   p.dtype = c[6] == 1 ? DType::bf16 : DType::f16;
   return p;

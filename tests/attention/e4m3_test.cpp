@@ -93,12 +93,13 @@ TEST_CASE("8-bit keys and values keep the numerics contract, with every variant 
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
   for (const Combination& c :
-       pairwise({kMmaConfigs.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2, 2})) {
+       pairwise({kMmaConfigs.size(), std::size(kHeadDims), std::size(kMasks), 4, 2, 2, 2, 2})) {
     AttentionProblem problem = bytes_problem(c[7] == 1 ? DType::bf16 : DType::f16, kMasks[c[2]],
                                              kHeadDims[c[1]].first, i % 2 == 0 ? 5 : 70, 133);
     problem.head_dim_v = kHeadDims[c[1]].second;
-    if (c[3] > 0) problem.window_left = 20;
-    if (c[3] > 1) problem.window_right = 7;
+    if (c[3] == 1 || c[3] == 2) problem.window_left = 20;
+    if (c[3] == 2) problem.window_right = 7;
+    if (c[3] == 3) problem.attention_chunk = 50;
     problem.softcap = c[4] == 1;
     problem.alibi = c[5] == 1;
     problem.sinks = c[6] == 1;

@@ -39,8 +39,9 @@ AttentionProblem problem_of(const Combination& c, std::size_t i) {
   AttentionProblem p{.dtype = i % 2 == 1 ? DType::bf16 : DType::f16, .head_dim = 64, .mask = kMasks[c[2]]};
   p.heads_kv = i / 2 % 2 == 1 ? 2 : 1;
   p.heads_q = kGroups[c[1]] * p.heads_kv;
-  if (c[3] > 0) p.window_left = 13;
-  if (c[3] > 1 && p.mask == MaskKind::none) p.window_right = 5;
+  if (c[3] == 1 || c[3] == 2) p.window_left = 13;
+  if (c[3] == 2 && p.mask == MaskKind::none) p.window_right = 5;
+  if (c[3] == 3) p.attention_chunk = 11;
   p.alibi = c[4] % 2 == 1;
   p.sinks = c[4] / 2 == 1;
   p.batch_invariant = i % 3 == 2;
@@ -67,7 +68,7 @@ GuardedCall call_of(AttentionProblem problem, std::int32_t queries, std::size_t 
 void expect_contracts(const std::vector<std::string>& kernels) {
   const ScopedContext current(device_under_test());
   std::size_t i = 0, packed = 0;
-  for (const Combination& c : pairwise({kernels.size(), std::size(kGroups), std::size(kMasks), 3, 4})) {
+  for (const Combination& c : pairwise({kernels.size(), std::size(kGroups), std::size(kMasks), 4, 4})) {
     const AttentionProblem problem = problem_of(c, i);
     ContextOptions options = untuned();
     options.config = parse_config(kernels[c[0]]);

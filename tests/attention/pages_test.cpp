@@ -61,11 +61,12 @@ void expect_contracts(const std::vector<std::string>& configs, const std::vector
   constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {5, 1}, {6, 2}};
   std::size_t i = 0;
   for (const Combination& c :
-       pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2})) {
+       pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 4, 2, 2, 2})) {
     const auto [dim, dim_v] = (kv_type == KvType::same ? kHeadDims : kByteDims)[c[2]];
     AttentionProblem problem{.head_dim = dim, .head_dim_v = dim_v, .mask = kMasks[c[3]], .kv_type = kv_type};
-    if (c[4] > 0) problem.window_left = 20;
-    if (c[4] > 1) problem.window_right = 7;
+    if (c[4] == 1 || c[4] == 2) problem.window_left = 20;
+    if (c[4] == 2) problem.window_right = 7;
+    if (c[4] == 3) problem.attention_chunk = 50;
     problem.softcap = c[5] == 1;
     problem.alibi = c[6] == 1;
     problem.dtype = c[7] == 1 ? DType::bf16 : DType::f16;

@@ -143,6 +143,7 @@ TEST_CASE("split KV: any number of blocks, fewer than tiles and more than KV blo
       AttentionProblem problem = decode(i % 3 == 0 ? 1 : 5, i % 4 == 3 ? 31 : 333, mask);
       if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see more and more keys
       if (i % 5 == 3) problem.window_left = 100;
+      if (i % 5 == 4) problem.attention_chunk = 150;
       INFO(config, ", ", sm_count, " SMs");
       GuardedCall call(problem);
       expect_contract_with(plan_of(problem, config, sm_count), call);

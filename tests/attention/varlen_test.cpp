@@ -45,9 +45,9 @@ constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40
 constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {4, 1}, {2, 2}};
 
 struct Window {
-  std::optional<std::int64_t> left, right;
+  std::optional<std::int64_t> left, right, chunk;
 };
-const Window kWindows[] = {{}, {20, {}}, {33, 7}};
+const Window kWindows[] = {{}, {20, {}, {}}, {33, 7, {}}, {{}, {}, 50}};
 
 /// Returns a problem with the traits of `c`: no grouped heads, no sizes.
 AttentionProblem problem_of(const Combination& c) {
@@ -55,6 +55,7 @@ AttentionProblem problem_of(const Combination& c) {
   AttentionProblem p{.head_dim = dim, .head_dim_v = dim_v, .mask = kMasks[c[2]]};
   p.window_left = kWindows[c[3]].left;
   p.window_right = kWindows[c[3]].right;
+  p.attention_chunk = kWindows[c[3]].chunk;
   p.softcap = c[4] == 1;
   p.alibi = c[5] == 1;
   p.sinks = c[6] == 1;

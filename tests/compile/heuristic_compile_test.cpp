@@ -212,6 +212,26 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns a kernel of each pass with chunks, for each of these GPUs and head dims, in which any two choices of the rest meet.
+std::vector<KernelSource> chunk_kernels() {
+  using enum KernelPass;
+  constexpr const char* kGpus[] = {"sm_80", "sm_90a", "sm_100"};
+  constexpr int kHeadDims[] = {64, 128, 256};
+  constexpr KernelPass kPasses[] = {forward, dq, dk_dv, dq_dk_dv, ordered_dq_dk_dv};
+  Kernels kernels;
+  for (const Combination& c :
+       pairwise({std::size(kGpus) * std::size(kHeadDims), std::size(kPasses), 2, 2, 2})) {
+    const Arch& arch = *find_arch(kGpus[c[0] / std::size(kHeadDims)]);
+    PlannedProblem p = square(kHeadDims[c[0] % std::size(kHeadDims)], kMasks[c[2]], 32768);
+    p.attention_chunk = 8192;
+    p.varlen = c[3] == 1;
+    if (c[4] == 1) p.window_left = 1024;
+    const auto choices = heuristic_choices(p, arch, kPasses[c[1]]);
+    if (!choices.empty()) kernels.add(p, choices.front().config, arch);
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns kernels with lengths on the device, most with paged KV, for decode, for prefill and batch-invariant, with plain and other
 /// scores, in which any two choices meet.
 std::vector<KernelSource> paged_kernels() {
@@ -220,16 +240,17 @@ std::vector<KernelSource> paged_kernels() {
                                                     {"sm_90a", 0}};
   constexpr int kHeadDims[] = {64, 128, 256};
   enum Use { decode, prompt, invariant };
-  enum Scores { plain, windowed, alibi, dropout };
+  enum Scores { plain, windowed, alibi, dropout, chunked };
   Kernels kernels;
-  for (const Combination& c : pairwise({std::size(kPages), std::size(kHeadDims), 3, 4})) {
+  for (const Combination& c : pairwise({std::size(kPages), std::size(kHeadDims), 3, 5})) {
     const auto& [name, page_size] = kPages[c[0]];
     PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], c[2] == decode ? 1 : 2048);
     p.varlen = true;
     p.batch_invariant = c[2] == invariant;
     p.page_size = page_size;
-    // With fixed split boundaries and a window, kernels that gather pages at head dim 256 spill and are replaced.
+    // With fixed split boundaries and a window or chunks, kernels that gather pages at head dim 256 spill and are replaced.
     if (c[3] == windowed && !p.batch_invariant) p.window_left = 500;
+    if (c[3] == chunked && !p.batch_invariant) p.attention_chunk = 500;
     p.alibi = c[3] == alibi;
     p.dropout = c[3] == dropout;
     kernels.add(p, *find_arch(name));
@@ -306,6 +327,11 @@ TEST_CASE("the append kernels compile without spills") {
 TEST_CASE("the heuristic's kernels with paged KV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(paged_kernels());
+}
+
+TEST_CASE("the heuristic's kernels with chunks compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(chunk_kernels());
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {

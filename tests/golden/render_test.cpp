@@ -44,6 +44,7 @@ std::vector<KernelSpec> golden_specs() {
   using enum RowAlignment;
   return {
       guessed({.head_dim = 128, .mask = causal_bottom_right}, "sm_90a"),
+      guessed({.head_dim = 128, .mask = causal_bottom_right, .attention_chunk = 8192}, "sm_90a"),
       guessed({.dtype = bf16, .head_dim = 128}, "sm_80"),
       guessed({.dtype = bf16, .head_dim = 64, .mask = causal_top_left}, "sm_90a", {element}),
       guessed({.dtype = bf16, .head_dim = 192, .head_dim_v = 128, .mask = causal_bottom_right}, "sm_100"),

@@ -20,6 +20,8 @@ BUGS = {
         ("softcap_params", "a series of factors beyond any float", "value <= kLargestFactor",
          "value <= DBL_MAX * kLargestFactor", "softcap"),
         ("softcap_params", "a large cap taken for a small one", "softcap > kLarge", "softcap > 0x1p100f * kLarge", "softcap"),
+        ("chunks_of", "chunks no longer than the keys, where positions go on", "std::max(p.seqlen_q, p.seqlen_k)", "p.seqlen_k",
+         "attention chunks"),
     ],
     "row_kernels.cpp": [
         ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = KvType::e4m3;", "", "append to e4m3"),

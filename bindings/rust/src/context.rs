@@ -236,7 +236,7 @@ impl Drop for Plan {
     }
 }
 
-/// Returns the problem with defaults filled in, and without windows that hide nothing, as bound problems are.
+/// Returns the problem with defaults filled in, and without windows and chunks that hide nothing, as bound problems are.
 fn normalized(mut problem: sys::fa2_problem) -> sys::fa2_problem {
     let p = &mut problem;
     if p.head_dim_v == 0 {
@@ -251,6 +251,9 @@ fn normalized(mut problem: sys::fa2_problem) -> sys::fa2_problem {
     }
     if p.window_right >= longest {
         (p.has_window_right, p.window_right) = (0, 0);
+    }
+    if p.attention_chunk >= longest && p.mask != sys::FA2_MASK_NONE {
+        (p.has_attention_chunk, p.attention_chunk) = (0, 0);
     }
     problem
 }

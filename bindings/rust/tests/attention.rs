@@ -58,9 +58,11 @@ fn a_query_without_a_key_has_output_zero() {
 }
 
 #[test]
-fn windows_softcap_scale_and_slopes() {
+fn windows_chunks_softcap_scale_and_slopes() {
     let window = |_, i: usize, j: usize, x| if j + 4 >= i + 16 && j <= i + 17 { x } else { f64::NEG_INFINITY };
     check::<F16>(SIZES, |call| (call.window_left, call.window_right) = (Some(4), Some(1)), window);
+    let chunk = |_, i: usize, j: usize, x| if j / 9 == (i + 16) / 9 { x } else { f64::NEG_INFINITY };
+    check::<F16>(SIZES, |call| call.attention_chunk = Some(9), chunk);
     let capped = |_, _, _, x: f64| 0.5 * (x * 4.0 * 2.0 / 0.5).tanh();
     check::<F16>(SIZES, |call| (call.softcap, call.softmax_scale) = (0.5, Some(2.0)), capped);
 

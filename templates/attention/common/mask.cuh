@@ -43,9 +43,10 @@ struct Mask {
   int window_left;   ///< keys that a query sees before its diagonal; used if Config::window_left
   int window_right;  ///< keys that a query sees after its diagonal; used if Config::window_right, which
                      ///< excludes a causal mask
+  KeyChunks chunks;  ///< used if Config::attention_chunk
 
   /// True if visible_begin() may exceed 0.
-  static constexpr bool has_begin = Config::window_left;
+  static constexpr bool has_begin = Config::window_left || Config::attention_chunk;
   /// True if some row may not see all keys of the last block.
   static constexpr bool has_end = true;
 
@@ -53,20 +54,27 @@ struct Mask {
 
   FA2_DEVICE int visible_begin(int row) const {
     if constexpr (!has_begin) return 0;
-    const int begin = diagonal_of(row) - window_left;
-    return begin > 0 ? begin : 0;
+    const int diagonal = diagonal_of(row);
+    const int first = Config::attention_chunk ? chunks.begin_of(diagonal) : 0;
+    if constexpr (!Config::window_left) return first;
+    const int begin = diagonal - window_left;
+    return begin > first ? begin : first;
   }
 
   FA2_DEVICE int visible_end(int row) const {
-    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return shape.seqlen_k;
+    constexpr bool is_causal = Config::mask != MaskKind::none;
+    if constexpr (!is_causal && !Config::window_right && !Config::attention_chunk) return shape.seqlen_k;
     const int diagonal = diagonal_of(row);
+    // A causal mask ends at the diagonal, which lies in the query's chunk.
+    const int last =
+        Config::attention_chunk && !is_causal ? chunks.end_of(diagonal, shape.seqlen_k) : shape.seqlen_k;
     if constexpr (Config::window_right) {
-      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // diagonal + window_right + 1 may
-                                                                        // overflow int
-      if (unseen <= 0) return shape.seqlen_k;
-      return unseen < shape.seqlen_k ? shape.seqlen_k - unseen : 0;
+      const int unseen = last - 1 - diagonal - window_right;  // diagonal + window_right + 1 may overflow int
+      if (unseen <= 0) return last;
+      return unseen < last ? last - unseen : 0;
     }
-    const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1 : shape.seqlen_k;
+    if constexpr (!is_causal) return last;
+    const int end = diagonal + 1 < last ? diagonal + 1 : last;
     return end > 0 ? end : 0;
   }
 
@@ -90,7 +98,7 @@ struct Mask {
                        [&](int row) { return visible_begin(row); });
   }
 
-  /// Returns the last key that a causal mask lets a row see.
+  /// Returns the row's position among keys: the last one that a causal mask lets it see.
   FA2_DEVICE int diagonal_of(int row) const {
     const int query = row_map.query(row);
     return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
@@ -99,7 +107,7 @@ struct Mask {
 
 template <class Config>
 FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, const SequenceShape& shape) {
-  return {shape, row_map_of<Config>(params), params.window_left, params.window_right};
+  return {shape, row_map_of<Config>(params), params.window_left, params.window_right, params.chunks};
 }
 
 }  // namespace fa2

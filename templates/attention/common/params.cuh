@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/common/divisor.cuh"
+#include "attention/common/key_chunks.cuh"
 #include "machine/tensor_map.cuh"
 
 namespace fa2 {
@@ -128,6 +129,7 @@ struct AttentionParams {
   DropoutParams dropout;
   HeadFactors k_descale;
   HeadFactors v_descale;
+  KeyChunks chunks;  ///< of chunked local attention
 };
 
 /// How persistent thread blocks share the tiles of a launch.

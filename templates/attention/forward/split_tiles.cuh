@@ -72,9 +72,10 @@ class SplitTiles {
   }
 
  private:
-  /// Tiles see different keys in a window, and small ones rarely share keys, unless heads are wide: then all query heads
-  /// often share one key/value head. With dropout, or if it gathers rows, a producer has no registers for stacks.
-  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left && !Config::dropout &&
+  /// Tiles see different keys in windows and chunks, and small ones rarely share keys, unless heads are wide: then all
+  /// query heads often share one key/value head. With dropout, or if it gathers rows, a producer has no registers for
+  /// stacks.
+  static constexpr bool stacks = !Config::batch_invariant && !Mask<Config>::has_begin && !Config::dropout &&
                                  !gathers_keys<Config> && (Config::tile_m > 64 || Config::column_warps > 1);
   static constexpr u32 kNone = ~0u;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;

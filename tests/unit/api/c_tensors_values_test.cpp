@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 
 using namespace fa2;
@@ -65,6 +66,22 @@ TEST_CASE("c tensors: windows that hide nothing are removed, others are kept") {
     CHECK((dense.problem.has_window_left != 0) == is_kept);
     CHECK((dense.problem.has_window_right != 0) == is_kept);
     CHECK(dense.problem.window_left == (is_kept ? width : 0));
+  }
+}
+
+TEST_CASE("c tensors: chunks that hide nothing are removed, others are kept") {
+  // Without a mask, query 0 may lie before key 0 and so see no chunk.
+  for (const auto& [length, mask, is_kept] : {std::tuple{6, FA2_CAUSAL_BOTTOM_RIGHT, true},
+                                              {7, FA2_CAUSAL_BOTTOM_RIGHT, false},
+                                              {1000, FA2_CAUSAL_TOP_LEFT, false},
+                                              {1000, FA2_MASK_NONE, true},
+                                              {0, FA2_CAUSAL_BOTTOM_RIGHT, true}}) {
+    DescribedCall dense = dense_attention();  // 5 queries and 7 keys
+    dense.problem.mask = mask;
+    dense.problem.has_attention_chunk = 1, dense.problem.attention_chunk = length;
+    REQUIRE(dense.bind() == FA2_OK);
+    CHECK((dense.problem.has_attention_chunk != 0) == is_kept);
+    CHECK(dense.problem.attention_chunk == (is_kept ? length : 0));
   }
 }
 

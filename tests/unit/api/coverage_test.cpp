@@ -81,6 +81,7 @@ class Requests {
     p.mask = one_of({MaskKind::none, MaskKind::causal_bottom_right});
     p.row_alignment = one_in(8) ? RowAlignment::element : RowAlignment::bytes16;
     if (one_in(6)) p.window_left = 1;
+    if (one_in(6)) p.attention_chunk = 1;
     p.dropout = one_in(8);
     p.varlen = one_in(3);
     if (request.operation == Operation::backward) {
@@ -99,6 +100,7 @@ class Requests {
     p.seqlen_q = one_in(3) ? static_cast<std::int64_t>(1 + below(8)) : length();
     p.seqlen_k = length();
     if (p.window_left) p.window_left = length();
+    if (p.attention_chunk) p.attention_chunk = length();
     if (!p.varlen) return;
     p.total_q = std::min<std::int64_t>(p.batch * p.seqlen_q, 1 << 24);
     if (p.page_size > 0) {

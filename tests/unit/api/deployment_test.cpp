@@ -42,6 +42,7 @@ class RandomProblems {
     p.seqlen_k = is_chunk ? p.seqlen_q + length() : within(0, 1) == 0 ? p.seqlen_q : length();
     if (p.window_left) p.window_left = length() - 1;
     if (p.window_right) p.window_right = length() - 1;
+    if (p.attention_chunk) p.attention_chunk = length();
     if (p.varlen && within(0, 1) == 0) p.total_q = p.batch * within(1, p.seqlen_q);
     if (p.page_size > 0) {
       p.page_count = within(1, p.batch * ((p.seqlen_k + p.page_size - 1) / p.page_size));
@@ -89,6 +90,8 @@ const std::vector<PlannedProblem> kTraits = {
         {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true}, {}),
     PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {}),
+    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .attention_chunk = 1}, {}),
+    PlannedProblem({.head_dim = 64, .attention_chunk = 1, .varlen = true}, {}),
     PlannedProblem({.head_dim = 64, .dropout = true}, {}),
     PlannedProblem({.head_dim = 64, .varlen = true}, {}),
     PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .varlen = true}, {}),

@@ -84,6 +84,22 @@ TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") 
   CHECK(table_length(AttentionProblem{.head_dim = 64, .seqlen_q = 7}, 7) == 7);
 }
 
+TEST_CASE(
+    "heuristic: a chunk counts as a causal sequence of twice the keys that its queries see on average") {
+  PlannedProblem p = long_problem(128);
+  p.attention_chunk = 1024;
+  CHECK(table_length(p, 32768) == 1025);
+  CHECK(table_length(p, 64) == 64);
+  CHECK(heuristic(p, *find_arch("sm_90a")).reason.find("with 1024 keys in the chunk") != std::string::npos);
+  p.window_left = 0;
+  CHECK(table_length(p, 32768) == 2);
+  p.window_left.reset();
+  p.mask = MaskKind::none;
+  CHECK(table_length(p, 32768) == 2048);
+  p.attention_chunk = std::numeric_limits<std::int64_t>::max();
+  CHECK(table_length(p, 32768) == 32768);
+}
+
 TEST_CASE("heuristic: the number of KV blocks that a tile visits decides, whatever the sequence's length") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
@@ -218,6 +234,7 @@ TEST_CASE("heuristic: pages of any size are judged like contiguous keys") {
     AttentionProblem whole{.head_dim = one_of({64, 72, 128, 192, 256}), .varlen = true};
     whole.mask = random() % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right;
     if (random() % 4 == 0) whole.window_left = length();
+    if (random() % 4 == 0) whole.attention_chunk = 1 + length();
     whole.batch = one_of({1, 1, 2, 7, 64});
     whole.heads_kv = one_of({1, 2, 4, 8});
     whole.heads_q = whole.heads_kv * one_of({1, 2, 3, 4, 5, 7, 8, 12, 16});

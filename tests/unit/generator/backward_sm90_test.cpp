@@ -119,7 +119,10 @@ TEST_CASE("backward on wgmma: runs on Hopper, and its rules") {
   dropout.dropout = true;
   CHECK(broken("kernel=backward_sm90", dropout) == "");
   dropout.alibi = true;
-  CHECK(broken("kernel=backward_sm90", dropout).starts_with("windows, softcap and ALiBi leave no registers"));
+  CHECK(broken("kernel=backward_sm90", dropout)
+            .starts_with("windows, chunks, softcap and ALiBi leave no registers"));
+  dropout.alibi = false, dropout.attention_chunk = 1;
+  CHECK(broken("kernel=backward_sm90", dropout).starts_with("windows, chunks, softcap and ALiBi leave"));
   CHECK(broken("kernel=backward_sm90,tile_m=64", dropout) == "");
   CHECK(broken("kernel=backward_sm90,tile_m=64,pingpong=1", 128)
             .starts_with("pingpong needs two warpgroups that do the same"));

@@ -220,7 +220,7 @@ TEST_CASE("config space: forward_sm90 runs on Hopper, and its rules") {
   CHECK(with(",pingpong=1") == "pingpong = 1 needs overlap = 1");
   CHECK(with(",overlap=2") == "overlap = 2, must be 0..1");
   CHECK(broken("kernel=forward_sm90,tile_m=64,warps=4,ctas_per_sm=2,skip_masked=1", 64, "sm_90a") ==
-        "skip_masked = 1 without a mask or window to skip by");
+        "skip_masked = 1 without a mask, window or chunk to skip by");
   CHECK(broken("kernel=forward_sm90,tile_m=64,warps=4,q_buffers=1,stages=9", 64, "sm_90a") ==
         "stages = 9, must be 2..8");
   CHECK(with("", 256).find("shared memory") != std::string::npos);

@@ -57,7 +57,7 @@ TEST_CASE("forward time: estimates are within a third of what was measured") {
   }
 }
 
-TEST_CASE("forward time: rounds, masks and windows") {
+TEST_CASE("forward time: rounds, masks, windows and chunks") {
   const Measured full_round{1, 128, 8192, 132, 12, 128, 128, 1, false, 0};
   const Measured some_more{1, 128, 8192, 144, 12, 128, 128, 1, false, 0};
   const double once = estimated_time(problem_of(full_round), config_of(full_round));
@@ -71,6 +71,9 @@ TEST_CASE("forward time: rounds, masks and windows") {
   AttentionProblem narrow = causal;
   narrow.window_left = 500;
   CHECK(estimated_time(narrow, whole) < 0.2 * estimated_time(causal, whole));
+  AttentionProblem chunked = causal;
+  chunked.attention_chunk = 1024;
+  CHECK(estimated_time(chunked, whole) < 0.3 * estimated_time(causal, whole));
   AttentionProblem none = square;
   none.seqlen_q = 0;
   CHECK(estimated_time(none, whole) == 0);

@@ -1,5 +1,5 @@
-// Which keys queries see, compared with counts by the reference's is_visible(): every mask and kind of
-// window.
+// Which keys queries see, compared with counts by the reference's is_visible(): every mask, kind of
+// window and chunk.
 #include <doctest/doctest.h>
 #include <generator/head_packing.h>
 #include <generator/kernel_spec.h>
@@ -27,18 +27,24 @@ namespace {
 constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // beyond any sequence
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
-/// Returns square and other shapes, with rows that see nothing and windows wider than the sequence.
+/// Returns square and other shapes, with rows that see nothing, and windows and chunks wider than the sequence.
 std::vector<AttentionProblem> problems() {
   using Width = std::optional<std::int64_t>;
   std::vector<AttentionProblem> all;
   for (const MaskKind mask : kMasks) {
     for (const Width left : {Width{}, Width{0}, Width{1}, Width{3}, Width{50}, Width{kHuge}}) {
       for (const Width right : {Width{}, Width{0}, Width{2}, Width{50}, Width{kHuge}}) {
-        for (const auto& [sq, sk] : {std::pair{6, 6}, {9, 4}, {4, 9}, {1, 12}, {12, 1}, {5, 0}}) {
-          AttentionProblem p{.head_dim = 64, .mask = mask, .window_left = left, .window_right = right};
-          p.seqlen_q = sq;
-          p.seqlen_k = sk;
-          all.push_back(p.normalized());
+        for (const Width chunk : {Width{}, Width{1}, Width{3}, Width{4}, Width{kHuge}}) {
+          for (const auto& [sq, sk] : {std::pair{6, 6}, {9, 4}, {4, 9}, {1, 12}, {12, 1}, {5, 0}, {13, 14}}) {
+            AttentionProblem p{.head_dim = 64,
+                               .mask = mask,
+                               .window_left = left,
+                               .window_right = right,
+                               .attention_chunk = chunk};
+            p.seqlen_q = sq;
+            p.seqlen_k = sk;
+            all.push_back(p.normalized());
+          }
         }
       }
     }
@@ -103,17 +109,23 @@ TEST_CASE("visible keys: the first and the last key that some query sees") {
   }
 }
 
-TEST_CASE("visible keys: the width of a window that is bounded on both sides") {
+TEST_CASE("visible keys: the width of a window that is bounded on both sides, or of a chunk") {
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
-    const bool bounded = p.window_left && (p.window_right || p.mask != MaskKind::none);
+    const bool bounded = (p.window_left && (p.window_right || p.mask != MaskKind::none)) || p.attention_chunk;
     const auto width = window_width(p);
     REQUIRE(width.has_value() == bounded);
     if (!bounded) continue;
     for (std::int64_t i = 0; i < p.seqlen_q; ++i) CHECK(count_of(p, i) <= *width);
     AttentionProblem longer = p;
     longer.seqlen_q = longer.seqlen_k = 120;
-    if (*width <= 120) CHECK(count_of(longer, 60) == *width);
+    if (*width > 60) continue;
+    if (!p.attention_chunk) CHECK(count_of(longer, 60) == *width);
+    const double mean = *mean_width(p);
+    const std::int64_t period = p.attention_chunk.value_or(1);
+    std::int64_t seen = 0;
+    for (std::int64_t i = 60; i < 60 + std::min<std::int64_t>(60, period); ++i) seen += count_of(longer, i);
+    if (period <= 60) CHECK(static_cast<double>(seen) == mean * static_cast<double>(period));
   }
 }
 
@@ -121,7 +133,7 @@ TEST_CASE("visible keys: a problem has edges if any query of any length misses a
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
     if (!has_edges(p)) CHECK(sees_all(p));
-    CHECK(has_edges(p) == (p.mask != MaskKind::none || p.window_left || p.window_right));
+    CHECK(has_edges(p) == (p.mask != MaskKind::none || p.window_left || p.window_right || p.attention_chunk));
     CHECK(has_edges(traits_of({p, {}})) == has_edges(p));
   }
 }
@@ -148,6 +160,21 @@ TEST_CASE("visible keys: if only the device knows the lengths, all rows, and the
   }
 }
 
+TEST_CASE("visible keys: if only the device knows the lengths, few queries see a whole chunk") {
+  AttentionProblem p{.head_dim = 64, .attention_chunk = 100, .batch = 4, .seqlen_q = 1, .seqlen_k = 1001};
+  CHECK(visible_keys(p) == 1);
+  CHECK(visible_pairs(p) == 1);
+  p.varlen = true;
+  CHECK(visible_keys(p) == 100);
+  CHECK(visible_pairs(p) == 100);
+  p.seqlen_k = 60;  // less than a chunk
+  CHECK(visible_keys(p) == 60);
+  CHECK(visible_pairs(p) == 60);
+  p.seqlen_q = p.seqlen_k = 250;  // many queries see every key
+  CHECK(visible_keys(p) == 250);
+  CHECK(visible_pairs(p) == 2 * 100 * 100 + 50 * 50);
+}
+
 TEST_CASE(
     "visible keys: with pages an entry's rows are a page's; the number of keys does not depend on the page "
     "size") {
@@ -171,7 +198,8 @@ TEST_CASE("visible keys: FLOPs count a window's pairs, and half of a causal squa
   const double one_pair = 2 * 3 * 2.0 * (64 + 32);
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
-    const bool half = p.mask != MaskKind::none && !p.window_left && p.seqlen_q == p.seqlen_k;
+    const bool half =
+        p.mask != MaskKind::none && !p.window_left && !p.attention_chunk && p.seqlen_q == p.seqlen_k;
     const double pairs = half ? static_cast<double>(p.seqlen_q * p.seqlen_k) / 2 : visible_pairs(p);
     CHECK(tools::flops_of(p) == pairs * 2 * (64 + 64));
   }
@@ -180,6 +208,9 @@ TEST_CASE("visible keys: FLOPs count a window's pairs, and half of a causal squa
   AttentionProblem p = square(MaskKind::causal_bottom_right, 32768);
   p.window_left = 4095;
   CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
+  p.window_left.reset(), p.attention_chunk = 8192;
+  CHECK(tools::flops_of(p) == one_pair * 4 * (8192.0 * 8193 / 2));
+  p.attention_chunk.reset(), p.window_left = 4095;
   p.softcap = p.alibi = p.sinks = true;  // these add nothing to the products
   CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
 }
@@ -207,14 +238,18 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first visible
     MaskKind mask;
     std::optional<std::int64_t> left, right;
     std::int64_t first, count;
+    std::optional<std::int64_t> chunk = {};
   };
   for (const Case& c :
        {Case{MaskKind::none, {}, {}, 0, 200}, Case{MaskKind::none, 30, {}, 130, 70},
         Case{MaskKind::none, 30, 5, 130, 70}, Case{MaskKind::causal_bottom_right, 0, {}, 160, 40},
-        Case{MaskKind::causal_top_left, 30, {}, 0, 40}, Case{MaskKind::none, kHuge, {}, 0, 200}}) {
+        Case{MaskKind::causal_top_left, 30, {}, 0, 40}, Case{MaskKind::none, kHuge, {}, 0, 200},
+        Case{MaskKind::causal_bottom_right, {}, {}, 150, 50, 50}, Case{MaskKind::none, 5, {}, 155, 45, 50},
+        Case{MaskKind::causal_top_left, {}, {}, 0, 40, 16}, Case{MaskKind::none, {}, {}, 0, 200, kHuge}}) {
     p.mask = c.mask;
     p.window_left = c.left;
     p.window_right = c.right;
+    p.attention_chunk = c.chunk;
     CAPTURE(to_string(p));
     std::vector<std::byte> memory(1 << 20);
     void* const tensor = memory.data() + (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256);

@@ -34,6 +34,13 @@ std::string broken(Change change) {
 
 }  // namespace
 
+TEST_CASE("validate: chunks") {
+  for (const std::int64_t length : {std::int64_t{1}, std::int64_t{8192}, kMax64})
+    CHECK(broken([&](P& p) { p.attention_chunk = length; }) == "");
+  CHECK(broken([](P& p) { p.attention_chunk = 0; }) == "attention_chunk: 0");
+  CHECK(broken([](P& p) { p.attention_chunk = kMin64; }) == "attention_chunk: -9223372036854775808");
+}
+
 TEST_CASE("validate: windows") {
   for (const std::int64_t width : {std::int64_t{0}, std::int64_t{1}, kMax64}) {
     CHECK(broken([&](P& p) { p.window_left = p.window_right = width; }) == "");

@@ -90,6 +90,7 @@ TEST_CASE("key parts: any problem's parts hold all steps, and have room") {
         problem_of(draw(1, 16), draw(1, 3000), heads_kv * draw(1, 16), heads_kv, mask, 64 * draw(1, 4));
     if (draw(0, 3) == 0) p.seqlen_q = draw(0, 3000);
     if (draw(0, 3) == 0) p.window_left = draw(0, 500);
+    if (draw(0, 3) == 0) p.attention_chunk = draw(1, 500);
     const KernelConfig config = fused();
     const BackwardScratch scratch = scratch_for(p, config, kHopper);
     INFO(to_string(p));

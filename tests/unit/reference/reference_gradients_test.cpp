@@ -164,14 +164,18 @@ bool is_row(const Tensor& t, std::int64_t row, float value) {
 }  // namespace
 
 TEST_CASE("gradients agree with finite differences, for every pair of variants") {
-  constexpr std::pair<Width, Width> kWindows[] = {{{}, {}}, {2, {}}, {{}, 1}, {1, 2}};
+  struct Window {
+    Width left, right, chunk;
+  };
+  constexpr Window kWindows[] = {{{}, {}, {}}, {2, {}, {}}, {{}, 1, {}}, {1, 2, {}}, {{}, {}, 3}, {1, {}, 2}};
   constexpr std::array<std::int64_t, 2> kHeads[] = {{1, 1}, {4, 1}, {4, 2}},
                                         kLengths[] = {{5, 7}, {7, 4}, {1, 9}, {19, 3}, {2, 67}};
   constexpr std::array<std::int32_t, 2> kDims[] = {{8, 8}, {8, 16}, {16, 8}};
   constexpr double kScales[] = {0.4, -0.3, 0};
-  for (const test::Combination& c : test::pairwise({3, 4, 2, 3, 2, 3, 5, 3, 3, 2, 2})) {
+  for (const test::Combination& c : test::pairwise({3, 6, 2, 3, 2, 3, 5, 3, 3, 2, 2})) {
     AttentionProblem p{.head_dim = kDims[c[7]][0], .head_dim_v = kDims[c[7]][1], .mask = kMasks[c[0]]};
-    p.window_left = kWindows[c[1]].first, p.window_right = kWindows[c[1]].second;
+    p.window_left = kWindows[c[1]].left, p.window_right = kWindows[c[1]].right;
+    p.attention_chunk = kWindows[c[1]].chunk;
     p.softcap = c[2] == 1, p.alibi = c[3] > 0, p.sinks = c[4] == 1, p.dropout = c[10] == 1;
     p.heads_q = kHeads[c[5]][0], p.heads_kv = kHeads[c[5]][1];
     p.seqlen_q = kLengths[c[6]][0], p.seqlen_k = kLengths[c[6]][1];

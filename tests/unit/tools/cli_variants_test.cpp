@@ -64,8 +64,9 @@ TEST_CASE("cli variants: run computes each, and all of them, like the reference"
                     all_slopes = fa2.option("--alibi", "all_slopes"), sinks = fa2.option("--sinks", "sinks");
   for (const std::string& words :
        {std::string(" --window-left 3"), std::string(" --window-right 2"),
-        std::string(" --causal --window-left 0"), std::string(" --mask causal_top_left --window-left 5"),
-        std::string(" --softcap 0.5"), slopes, all_slopes, sinks, std::string(" --dropout 0.3"),
+        std::string(" --causal --attention-chunk 5"), std::string(" --causal --window-left 0"),
+        std::string(" --mask causal_top_left --window-left 5"), std::string(" --softcap 0.5"), slopes,
+        all_slopes, sinks, std::string(" --dropout 0.3"),
         std::string(" --dropout 0.3 --seed 18446744073709551615 --offset 5"),
         " --window-left 4 --window-right 1 --softcap 2 --causal --dropout 0.5" + all_slopes + sinks}) {
     CAPTURE(words);

@@ -62,6 +62,8 @@ pub struct Backward<'a> {
     pub window_left: Option<i64>,
     /// how many keys after its own a query sees
     pub window_right: Option<i64>,
+    /// chunked local attention: a query sees only keys of its own chunk of so many
+    pub attention_chunk: Option<i64>,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
     /// queries; with varlen of the longest sequence
@@ -114,6 +116,7 @@ impl<'a> Backward<'a> {
             mask: Mask::default(),
             window_left: None,
             window_right: None,
+            attention_chunk: None,
             batch_invariant: false,
             max_seqlen_q: None,
             max_seqlen_k: None,
@@ -158,6 +161,7 @@ impl<'a> Backward<'a> {
         problem.mask = self.mask as i32;
         (problem.has_window_left, problem.window_left) = optional(self.window_left);
         (problem.has_window_right, problem.window_right) = optional(self.window_right);
+        (problem.has_attention_chunk, problem.attention_chunk) = optional(self.attention_chunk);
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.seqlen_q = self.max_seqlen_q.unwrap_or(-1);
         problem.seqlen_k = self.max_seqlen_k.unwrap_or(-1);

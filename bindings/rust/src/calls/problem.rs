@@ -16,6 +16,8 @@ pub struct Problem {
     pub window_left: Option<i64>,
     /// how many keys after its own a query sees
     pub window_right: Option<i64>,
+    /// chunked local attention: a query sees only keys of its own chunk of so many
+    pub attention_chunk: Option<i64>,
     /// scores become cap * tanh(score / cap)
     pub softcap: bool,
     /// ALiBi: scores fall with the distance of the key, by a slope per head
@@ -61,6 +63,7 @@ impl Default for Problem {
             mask: Mask::default(),
             window_left: None,
             window_right: None,
+            attention_chunk: None,
             softcap: false,
             alibi: false,
             sinks: false,
@@ -91,6 +94,7 @@ impl Problem {
         problem.mask = self.mask as i32;
         (problem.has_window_left, problem.window_left) = optional(self.window_left);
         (problem.has_window_right, problem.window_right) = optional(self.window_right);
+        (problem.has_attention_chunk, problem.attention_chunk) = optional(self.attention_chunk);
         problem.softcap = i32::from(self.softcap);
         problem.alibi = i32::from(self.alibi);
         problem.sinks = i32::from(self.sinks);

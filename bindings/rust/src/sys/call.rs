@@ -21,6 +21,8 @@ c_struct! {
         pub has_window_left: i32 = 0,
         /// 0: no window_right
         pub has_window_right: i32 = 0,
+        /// 0: no attention_chunk
+        pub has_attention_chunk: i32 = 0,
         /// scores become cap * tanh(score / cap); 0 or 1
         pub softcap: i32 = 0,
         /// ALiBi: scores fall with the distance of the key, by a slope per head; 0 or 1
@@ -43,6 +45,8 @@ c_struct! {
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
         pub window_right: i64 = 0,
+        /// chunked local attention: a query sees only keys of its own chunk of so many
+        pub attention_chunk: i64 = 0,
         /// sequences
         pub batch: i64 = 1,
         /// query heads

@@ -51,7 +51,7 @@ template <class Config>
 FA2_DEVICE TensorRows seen_key_rows(const AttentionParams& params, const KeyWork<Config>& work,
                                     int first_row) {
   const SequenceShape& shape = work.shape();
-  const int first_key = Config::window_left ? params.first_key : 0;
+  const int first_key = Mask<Config>::has_begin ? params.first_key : 0;
   return rows_before<Config>(work.queries.mask.seen_rows(0).end, params.seqlen_k,
                              {shape.k_begin, first_row - first_key, work.at.head, shape.k_entry});
 }

@@ -90,7 +90,8 @@ struct KeyValueRing {
   }
 
   /// Returns the rows of block `n` that may exist: those that some row of the tile sees. Only the range's
-  /// last block can exceed its keys, and with a window the first; inner_rows() loads all other blocks whole.
+  /// last block can exceed its keys, and with a window or chunks the first; inner_rows() loads all other
+  /// blocks whole.
   FA2_DEVICE auto outer_rows(int n) const {
     const int first = n * Config::tile_n;
     if constexpr (Mask<Config>::has_begin) {

@@ -74,7 +74,7 @@ struct Producer {
   }
 
   FA2_DEVICE TensorRows key_rows(const SequenceShape& shape, const TileCoordinates& at, int n) const {
-    const int first_key = Config::window_left ? params.attention.first_key : 0;
+    const int first_key = Mask<Config>::has_begin ? params.attention.first_key : 0;
     return {shape.k_begin, n * Config::tile_n - first_key, kv_head(at), shape.k_entry};
   }
 
@@ -113,13 +113,13 @@ struct Producer {
   }
 
   /// Loads a block of V, or of K with V in it, with varlen. Without pages, TMA leaves out rows after the sequence's last one. Rows
-  /// that it cannot leave out are cleared before the slot becomes full: those in pages, and those before a
-  /// window.
+  /// that it cannot leave out are cleared before the slot becomes full: those in pages, and those before the
+  /// first that a query sees.
   template <int kCols, class Tile>
   FA2_DEVICE void load_seen_rows(Tile tile, const TensorMap& map, const Mask<Config>& mask,
                                  const TileCoordinates& at, const Block& block) {
     const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
-    const bool clears = (Config::window_left && seen.begin > 0) || (paged && seen.end < Config::tile_n);
+    const bool clears = (Mask<Config>::has_begin && seen.begin > 0) || (paged && seen.end < Config::tile_n);
     const SharedAddress full = clears ? shared.edge_full() : shared.slot_full(state.index);
     if constexpr (paged) {
       start_load_of_pages<kCols>(tile, map, at, block, full);
