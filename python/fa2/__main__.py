@@ -12,7 +12,7 @@ from typing import Any
 from . import Error, __version__, _bench, _command, _problem_options
 from ._call import FLAGS
 
-_VARIANTS = ("window-left", *(name.replace("_", "-") for name in FLAGS))
+_VARIANTS = ("window-left", "attention-chunk", *(name.replace("_", "-") for name in FLAGS))
 _WORDS = {"yes": (True,), "no": (False,), "both": (False, True)}
 
 

@@ -78,7 +78,7 @@ def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...
         rotary_sin=sin,
         rotary_interleaved=interleaved,
         rotary_seqlens=None if cos is None else positions,
-        causal_positions=bool(found.mask) or found.window_left >= 0 or found.window_right >= 0,
+        causal_positions=bool(found.mask or found.attention_chunk) or found.window_left >= 0 or found.window_right >= 0,
         cu_seqlens_q=None if cos is None else found.cu_seqlens_q,
         k_descale=found.k_descale,
         v_descale=found.v_descale,

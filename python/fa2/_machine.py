@@ -64,7 +64,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "head_dim_v": (_is_integer, "must be an integer: 0 for as many columns as q and k have"),
     "dtypes": (lambda x: isinstance(x, str) and x in _DTYPES, 'must be "float16" or "bfloat16"'),
     "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
-    **dict.fromkeys(("window", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
+    **dict.fromkeys(("window", "attention_chunk", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
     "page_size": (_is_integer, "must be an integer: 0 for no pages"),
     "kv_type": (lambda x: isinstance(x, str) and x in KV_TYPES, 'must be "same" or "e4m3"'),
     "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
@@ -78,6 +78,7 @@ def precompile(
     dtypes: Dtype | Iterable[Dtype] = ("float16", "bfloat16"),
     causal: Causal | Iterable[Causal] = (False, True),
     window: bool | Iterable[bool] = False,
+    attention_chunk: bool | Iterable[bool] = False,
     # written: flag parameters
     softcap: bool | Iterable[bool] = False,
     alibi: bool | Iterable[bool] = False,
@@ -108,8 +109,8 @@ def precompile(
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
     _require(lists, _RULES)
-    variants = ("window", *FLAGS)
-    fields = ["has_window_left" if name == "window" else name for name in variants]
+    variants = ("window", "attention_chunk", *FLAGS)
+    fields = ("has_window_left", "has_attention_chunk", *FLAGS)
     if page_size > 0:
         lists["varlen"] = (True,)
     problems = [
@@ -120,6 +121,7 @@ def precompile(
             "head_dim_v": head_dim_v,
             "seqlen_q": 1024,
             "seqlen_k": 1024,
+            "attention_chunk": 1,  # any length
             "page_size": page_size,
             "page_count": 1 if page_size else 0,
             "kv_type": KV_TYPES[kv_type],

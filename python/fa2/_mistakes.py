@@ -35,6 +35,8 @@ _SYNONYMS = {
     "dropout": "dropout_p",
     "sliding_window": "window_size",
     "window": "window_size",
+    "chunk_size": "attention_chunk",
+    "attention_chunk_size": "attention_chunk",
     "logits_soft_cap": "softcap",
     "s_aux": "sinks",
     "block_table": "page_table",
@@ -44,8 +46,8 @@ _SYNONYMS = {
 }
 #: Arguments of other libraries that attention() has under no name, and what to do.
 _ABSENT = {
-    "attn_mask": "pass causal=True, window_size or seqused_k, or use another attention for any other mask",
-    "attention_mask": "pass causal=True, window_size or seqused_k, or use another attention for any other mask",
+    "attn_mask": "pass causal=True, window_size, attention_chunk or seqused_k, or use another attention for any other mask",
+    "attention_mask": "pass causal=True, window_size, attention_chunk or seqused_k, or use another attention for any other mask",
     "attn_bias": "pass alibi_slopes, or use another attention for any other bias",
     "enable_gqa": "leave it out, heads of k and v are grouped if they divide those of q",
 }
@@ -84,6 +86,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "softcap": (lambda x: _is_number(x) and 0 <= x < math.inf, "must be a finite number from 0 on: 0 for no cap"),
     "dropout_p": (lambda x: _is_number(x) and 0 <= x < 1, "must be a number from 0 to below 1"),
     **dict.fromkeys(("max_seqlen", "max_seqlen_q", "max_seqlen_k"), (_is_length, "must be an integer from 0 on, or None")),
+    "attention_chunk": (lambda x: _is_integer(x) and x >= 0, "must be an integer from 0 on: 0 for no chunks"),
     "layout": (lambda x: x in ("bshd", "bhsd"), 'must be "bshd" or "bhsd"'),
 }
 

@@ -44,6 +44,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
         "seqlen-k": (None, "keys, if not --seqlen"),
         "window-left": (None, "keys before its own that a query sees"),
         "window-right": (None, "keys after its own that a query sees"),
+        "attention-chunk": (0, "keys in a chunk, of which a query sees its own; 0: no chunks"),
         "page-size": (0, "with --varlen: rows of a page of k and v; 0: no pages"),
     }
     for name, (default, meaning) in numbers.items():
@@ -102,6 +103,7 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     heads_kv, rows_k = args.heads_kv or args.heads, (args.batch, seqlen_k)
     left, right = (-1 if x is None else x for x in (args.window_left, args.window_right))
     options: dict[str, Any] = dict(causal=True if args.causal else _MASKS[args.mask], window_size=(left, right))
+    options.update(attention_chunk=args.attention_chunk)
     options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
     options.update({name: arrays.zeros((args.heads,)) for flag, name in HEAD_NUMBERS.items() if getattr(args, flag)})
     if args.varlen:

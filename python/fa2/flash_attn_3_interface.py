@@ -1,7 +1,8 @@
 """FlashAttention-3's functions on fa2: `from fa2.flash_attn_3_interface import flash_attn_func`.
 
 Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. q_descale
-and attention_chunk raise NotImplementedError unless they are neutral. num_splits, pack_gqa, sm_margin and
+raises NotImplementedError unless it is None. attention_chunk: with n > 0 a query sees only keys of its own chunk of n,
+also with gradients. num_splits, pack_gqa, sm_margin and
 scheduler_metadata are accepted and ignored, because fa2 decides them itself.
 k and v, or k_cache and v_cache, may be float8_e4m3fn, without gradients and with head dims that are padded to multiples
 of 16. q, new k and v, and the output have 16 bits. k_descale, v_descale: float32 (batch, heads_kv), of any strides; a
@@ -43,13 +44,12 @@ __all__ = [
 ]
 
 
-def _expect_neutral(attention_chunk: int, q_descale: Any) -> None:
-    if not attention_chunk and q_descale is None:
+def _expect_absent(q_descale: Any) -> None:
+    if q_descale is None:
         return
-    found = ["q_descale"] if q_descale is not None else []
-    found += ["attention_chunk"] if attention_chunk else []
-    why = "" if q_descale is None else ": queries have 16 bits; k and v alone may have 8, with k_descale and v_descale"
-    raise NotImplementedError(f"{', '.join(found)} = given, must be left out on fa2{why}")
+    raise NotImplementedError(
+        "q_descale = given, must be left out on fa2: queries have 16 bits; k and v alone may have 8, with k_descale and v_descale"
+    )
 
 
 @_mistakes.explained
@@ -72,9 +72,9 @@ def flash_attn_qkvpacked_func(
 
     Returns out (batch, seqlen, heads, head_dim), or (out, softmax_lse) if return_attn_probs.
     """
-    _expect_neutral(attention_chunk, q_descale)
+    _expect_absent(q_descale)
     window = read_window(window_size, qkv.shape[1])
-    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     if qkv.dim() == 5:
         return attend_packed(None, qkv, options, deterministic, return_attn_probs)
@@ -112,9 +112,9 @@ def flash_attn_func(
 
     return_attn_probs: returns (out, softmax_lse).
     """
-    _expect_neutral(attention_chunk, q_descale)
+    _expect_absent(q_descale)
     window = read_window(window_size, k.size(1))
-    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     return attend_latent(q, k, v, qv, options, deterministic, return_attn_probs)
 
@@ -150,8 +150,8 @@ def flash_attn_varlen_func(
 
     seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
-    _expect_neutral(attention_chunk, q_descale)
-    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    _expect_absent(q_descale)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, k_descale=k_descale, v_descale=v_descale)
     tables = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
     options = make_options(causal, read_window(window_size, max_seqlen_k), **numbers, **tables)
@@ -215,11 +215,11 @@ def flash_attn_with_kvcache(
     rotary_seqlens: int32 (batch), positions of the first new rows, cache_seqlens if None; ignored without rotary_cos.
     Nothing waits for the GPU. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
     """
-    _expect_neutral(attention_chunk, q_descale)
+    _expect_absent(q_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     longest = None if cu_seqlens_q is None else max_seqlen_q
-    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     numbers.update(max_seqlen_q=longest, cu_seqlens_q=cu_seqlens_q, k_descale=k_descale, v_descale=v_descale)
     return attend_cache(
         q,

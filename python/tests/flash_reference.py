@@ -12,7 +12,13 @@ import torch
 
 
 def hidden_keys(
-    rows: torch.Tensor, columns: torch.Tensor, causal: bool, window: tuple[int, int], seqlen_q: int, seqlen_k: int
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    causal: bool,
+    window: tuple[int, int],
+    seqlen_q: int,
+    seqlen_k: int,
+    chunk: int = 0,
 ) -> torch.Tensor:
     """Returns the visible keys, bool (batch, 1, seqlen_q, seqlen_k). `rows` and `columns`, (batch), count each
     sequence's queries and keys."""
@@ -25,6 +31,8 @@ def hidden_keys(
         hidden = hidden | (j < i + m - n - left)
     if right >= 0:
         hidden = hidden | (j > i + m - n + right)
+    if chunk > 0:
+        hidden = hidden | (j.div(chunk, rounding_mode="floor") != (i + m - n).div(chunk, rounding_mode="floor"))
     return hidden[:, None]
 
 
@@ -46,6 +54,7 @@ def attention(
     columns: Any = None,
     causal: bool = False,
     window: tuple[int, int] = (-1, -1),
+    chunk: int = 0,
     softcap: float = 0.0,
     slopes: Any = None,
     dropout_p: float = 0.0,
@@ -68,7 +77,7 @@ def attention(
     scores = torch.einsum("bthd,bshd->bhts", *((q, k * scale) if low_precision else (q * scale, k)))
     if softcap:
         scores = torch.tanh(scores / softcap) * softcap
-    hidden = hidden_keys(rows, columns, causal, window, seqlen_q, seqlen_k)
+    hidden = hidden_keys(rows, columns, causal, window, seqlen_q, seqlen_k, chunk)
     scores = scores.masked_fill(hidden, -math.inf)
     if slopes is not None:
         scores = scores + bias_of(slopes, rows, columns, scores.shape)

@@ -15,6 +15,7 @@ def attention(
     *,
     mask: str | None = None,
     window: tuple[int, int] = (-1, -1),
+    chunk: int = 0,
     softcap: float = 0.0,
     slopes: Any = None,
     sinks: Any = None,
@@ -39,6 +40,8 @@ def attention(
         visible &= distance >= -window[0]
     if window[1] >= 0:
         visible &= distance <= window[1]
+    if chunk > 0:
+        visible &= place // chunk == (place + distance) // chunk
     scores = np.where(visible, scores, -np.inf)
     joined = scores
     if sinks is not None:

@@ -78,14 +78,14 @@ def test_doctor_computes_on_what_there_is() -> None:
 
 def test_explain_shows_what_runs() -> None:
     problem = ["--seqlen-q", "16", "--seqlen-k", "32", "--head-dim", "8", "--heads", "2", "--heads-kv", "1", "--device", "interpreter"]
-    problem += ["--causal", "--window-left", "9", "--softcap", "--alibi", "--sinks", "--varlen", "--page-size", "16"]
+    problem += ["--causal", "--window-left", "9", "--attention-chunk", "11", "--softcap", "--alibi", "--sinks", "--varlen", "--page-size", "16"]
     text = run("explain", *problem)
     assert_fits(text)
     lines = dict(line.split(maxsplit=1) for line in text.splitlines() if not line.startswith(" "))
     assert lines["kernel"] == "fa2_attention_forward" and {"origin", "reason", "resources"} <= set(lines)
     found = json.loads(run("explain", "--json", *problem))["problem"]
     expected = dict(seqlen_q=16, seqlen_k=32, head_dim=8, heads_q=2, heads_kv=1, mask="causal_bottom_right", page_size=16)
-    expected.update(window_left=9, softcap=True, alibi=True, sinks=True, varlen=True, dropout=False, batch=1)
+    expected.update(window_left=9, attention_chunk=11, softcap=True, alibi=True, sinks=True, varlen=True, dropout=False, batch=1)
     assert {name: found[name] for name in expected} == expected
 
 
@@ -131,6 +131,13 @@ def test_variants_of_precompile_are_crossed(monkeypatch: pytest.MonkeyPatch) -> 
     assert main(["precompile", "--arch", "sm_80", "--causal", "no", "--window-left", "both", "--softcap", "--sinks", "no"]) == 0
     kinds = {(p["head_dim"], p["dtype"], p["has_window_left"], p["softcap"], p["sinks"], p["mask"]) for p in problems}
     assert kinds == {(d, t, w, 1, 0, 0) for d in (64, 128) for t in (0, 1) for w in (0, 1)} and len(problems) == 8
+
+
+def test_chunks_are_a_variant_of_precompile(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(_core, "precompile", lambda given, *_: problems.extend(given) or "[]")
+    assert main(["precompile", "--arch", "sm_80", "--head-dim", "64", "--attention-chunk", "both"]) == 0
+    assert {p["has_attention_chunk"] for p in problems} == {0, 1}
 
 
 def test_8_bit_keys_and_values_have_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

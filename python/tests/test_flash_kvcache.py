@@ -37,12 +37,12 @@ def angles(device: str, rotary_dim: int = 32) -> tuple[Any, Any]:
     return turns.cos().half(), turns.sin().half()
 
 
-def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -> None:
+def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool, chunk: int = 0) -> None:
     """Checks the result by FlashAttention's criterion, with each sequence's own keys and values."""
     for b in range(q.shape[0]):
         operands = q[b : b + 1], keys[b][None], values[b][None]
-        exact, _ = flash_reference.attention(*operands, causal=causal)
-        low, _ = flash_reference.attention(*operands, causal=causal, low_precision=True)
+        exact, _ = flash_reference.attention(*operands, causal=causal, chunk=chunk)
+        low, _ = flash_reference.attention(*operands, causal=causal, chunk=chunk, low_precision=True)
         error = (out[b : b + 1].float() - exact.float()).abs().max()
         assert error <= 3 * (low.float() - exact.float()).abs().max() + 1e-5
 
@@ -112,6 +112,26 @@ def test_pages_of_any_size(device: str, page: int) -> None:
         )
     with pytest.raises(RuntimeError, match="block_table"):
         flash.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=ROWS + 1, block_table=table)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_chunks_of_version_3(device: str, causal: bool) -> None:
+    q, k_cache, v_cache, k, v = tensors(device)
+    (k_pages, table), (v_pages, _) = paged(k_cache, 4), paged(v_cache, 4)
+    seqlens = int32(11, 20, device=device)
+    options: dict[str, Any] = dict(cache_seqlens=seqlens, page_table=table, causal=causal, attention_chunk=9)
+    out = flash3.flash_attn_with_kvcache(q, k_pages, v_pages, k, v, **options)
+    for b, start in enumerate((11, 20)):
+        k_cache[b, start : start + 4], v_cache[b, start : start + 4] = k[b], v[b]
+    expect(out, q, [k_cache[0, :15], k_cache[1, :24]], [v_cache[0, :15], v_cache[1, :24]], causal, chunk=9)
+    # With chunks each query has a position of its own, as under a mask.
+    turned = flash3.flash_attn_with_kvcache(q, k_pages, v_pages, k, v, None, *angles(device), **options)
+    cos, sin = angles(device)
+    q, k = (apply_rotary_emb(x, cos, sin, True, seqlen_offsets=seqlens) for x in (q, k))
+    for b, start in enumerate((11, 20)):
+        k_cache[b, start : start + 4] = k[b]
+    expect(turned, q, [k_cache[0, :15], k_cache[1, :24]], [v_cache[0, :15], v_cache[1, :24]], causal, chunk=9)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -205,8 +225,8 @@ def test_what_is_refused() -> None:
         call(q, k_cache.transpose(1, 3), v_cache.transpose(1, 3))
     with pytest.raises(NotImplementedError, match="apart"):
         call(q, k_cache[:1].expand(2, -1, -1, -1), v_cache, cache_seqlens=4, cache_leftpad=int32(0, 1))
-    with pytest.raises(NotImplementedError, match="attention_chunk = given"):
-        flash3.flash_attn_with_kvcache(q, k_cache, v_cache, attention_chunk=8)
+    with pytest.raises(NotImplementedError, match="q_descale = given"):
+        flash3.flash_attn_with_kvcache(q, k_cache, v_cache, q_descale=q)
 
 
 @pytest.mark.parametrize("name", ["flash_attn_interface", "flash_attn_3_interface"])

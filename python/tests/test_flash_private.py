@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import flash_reference  # noqa: E402
+
 import fa2  # noqa: E402
 from fa2 import flash_attn_3_interface as flash3  # noqa: E402
 from fa2 import flash_attn_interface as flash  # noqa: E402
@@ -140,6 +142,34 @@ def test_a_single_key_has_gradients_that_cancel(dropout_p: float) -> None:
     rounding = 0.0 if dropout_p == 0 else 0.5  # with dropout, out is a multiple of v, rounded
     assert dq.abs().max() <= 1e-4 + rounding and dk.abs().max() <= 1e-4 + rounding
     assert torch.isfinite(dv).all() and dv.abs().max() > 0
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("lengths", [(33, 48), (48, 33)])
+def test_chunks_of_flash_attention_3(causal: bool, lengths: tuple[int, int]) -> None:
+    n, m = lengths
+    q, k, v = (random(2, rows, 2, 64, seed=rows + i).requires_grad_() for i, rows in enumerate((n, m, m)))
+    d_out = random(*q.shape, seed=3)
+    results = []
+    for low in (False, True):
+        out, _ = flash_reference.attention(q, k, v, causal=causal, chunk=13, low_precision=low)
+        results.append((out, *torch.autograd.grad(out, (q, k, v), d_out)))
+    out = flash3.flash_attn_func(q, k, v, causal=causal, attention_chunk=13)
+    found = (out, *torch.autograd.grad(out, (q, k, v), d_out))
+    for x, exact, low in zip(found, *results):
+        assert (x.float() - exact.float()).abs().max() <= 3 * (low.float() - exact.float()).abs().max() + 1e-4
+    cu = [torch.tensor([0, rows, 2 * rows], dtype=torch.int32) for rows in lengths]
+    packed = flash3.flash_attn_varlen_func(
+        *(x.flatten(0, 1) for x in (q, k, v)), *cu, n, m, causal=causal, attention_chunk=13
+    )
+    torch.testing.assert_close(packed.view_as(out), out, atol=8e-3, rtol=8e-3)
+    both = torch.stack((k, k, v), 2)
+    torch.testing.assert_close(
+        flash3.flash_attn_qkvpacked_func(both, causal=causal, attention_chunk=13),
+        flash3.flash_attn_func(k, k, v, causal=causal, attention_chunk=13),
+    )
+    with pytest.raises(fa2.InvalidRequest, match="attention_chunk = -1, must be"):
+        flash3.flash_attn_func(q, k, v, attention_chunk=-1)
 
 
 def test_flash_attention_3() -> None:

@@ -32,11 +32,12 @@ ATTENTION: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
     "a mask in a list": ((Q, Q, Q), dict(causal=[True]), [f"causal = [True], {MASK}"]),
     "one number for a window": ((Q, Q, Q), dict(window_size=128), [f"window_size = 128, {WINDOW}"]),
     "a window of three": ((Q, Q, Q), dict(window_size=(1, 2, 3)), [f"window_size = (1, 2, 3), {WINDOW}"]),
+    "a negative chunk": ((Q, Q, Q), dict(attention_chunk=-1), ["attention_chunk = -1, must be an integer from 0 on: 0 for no chunks"]),
     "a negative window": ((Q, Q, Q), dict(window_size=(-2, 0)), [f"window_size = (-2, 0), {WINDOW}"]),
     "PyTorch's mask": (
         (Q, Q, Q),
         dict(attn_mask=None),
-        ["attn_mask = None, must not be given: pass causal=True, window_size or seqused_k, or use another attention for any other mask"],
+        ["attn_mask = None, must not be given: pass causal=True, window_size, attention_chunk or seqused_k, or use another attention for any other mask"],
     ),
     "PyTorch's causal": ((Q, Q, Q), dict(is_causal=True), ["is_causal = True, must have the name causal: pass causal=..."]),
     "PyTorch's scale": ((Q, Q, Q), dict(scale=0.1), ["scale = 0.1, must have the name softmax_scale: pass softmax_scale=..."]),
