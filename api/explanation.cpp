@@ -52,6 +52,7 @@ Json json_of(const KernelReport& k) {
           {"binary_bytes", k.binary_bytes},
           {"resources", json_of(k.resources)},
           {"blocks_per_sm", k.blocks_per_sm},
+          {"is_persistent", k.is_persistent},
           {"heads_per_tile", k.heads_per_tile}};
 }
 

@@ -51,9 +51,9 @@ void set(std::optional<Value>& field, std::int64_t size) {
   if (field) set(*field, size);
 }
 
-/// page_count sizes the page pool, not the work.
+/// page_count sizes the page pool, and sm_margin the grid, not the work.
 bool is_room(std::string_view field) {
-  return field == "page_count";
+  return field == "page_count" || field == "sm_margin";
 }
 
 /// Only packed sequences have sums of lengths.

@@ -25,6 +25,7 @@ class Problem(C.Structure):
         ("kv_type", C.c_int32),
         ("values_in_keys", C.c_int32),
         ("batch_invariant", C.c_int32),
+        ("sm_margin", C.c_int32),
         ("window_left", C.c_int64),
         ("window_right", C.c_int64),
         ("attention_chunk", C.c_int64),

@@ -49,6 +49,10 @@ bool splits_keys(const KernelConfig& config) {
   return config.schedule == kSplitKeys || std::ranges::count(kAlways, config.kernel) > 0;
 }
 
+bool is_persistent(const KernelConfig& config) {
+  return config.schedule != kOneTileEach || splits_keys(config);
+}
+
 std::int32_t neutral_value(std::string_view field) {
   constexpr KernelConfig kNeutral;
   std::int32_t neutral = 0;

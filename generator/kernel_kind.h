@@ -197,6 +197,9 @@ HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims);
 /// Returns whether a launch splits the keys of tiles over blocks.
 bool splits_keys(const KernelConfig& config);
 
+/// Returns whether blocks take tile after tile, so that a launch has at most as many as the device runs at once.
+bool is_persistent(const KernelConfig& config);
+
 /// Returns the value required of a field that the kind ignores.
 std::int32_t neutral_value(std::string_view field);
 

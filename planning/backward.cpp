@@ -50,10 +50,10 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
   return kernels;
 }
 
-BackwardScratch scratch_of(const Planner& planner, const std::vector<LoadedKernel>& kernels) {
+BackwardScratch scratch_of(const Planner& planner, const std::vector<LoadedKernel>& kernels, int sms) {
   for (const LoadedKernel& kernel : kernels) {
     if (sums_dq(pass_of(kernel.report.config)))
-      return scratch_for(planner.problem, kernel.report.config, planner.target.sm_count);
+      return scratch_for(planner.problem, kernel.report.config, sms);
   }
   return scratch_for(planner.problem);
 }
@@ -140,8 +140,9 @@ std::vector<LoadedKernel> backward_kernels(const Planner& planner, const Gradien
 }
 
 Plan plan_backward(const Planner& planner, const Gradients& gradients, std::string notes) {
+  const int sms = planner.usable_sms();
   std::vector<LoadedKernel> kernels = backward_kernels(planner, gradients, notes);
-  const BackwardScratch scratch = scratch_of(planner, kernels);
+  const BackwardScratch scratch = scratch_of(planner, kernels, sms);
   Plan plan;
   plan.problem = planner.problem;
   plan.gradients = gradients;

@@ -36,7 +36,7 @@ struct BackwardScratch {
 /// Returns a scratch with delta alone.
 BackwardScratch scratch_for(const AttentionProblem& problem);
 /// Returns a scratch with a dQ accumulator, in the tiles of `fused`, the config of a kernel that accumulates dQ. Each packed
-/// sequence begins with a tile of its own. `sm_count`: of the GPU; 0 if no blocks share a key tile.
+/// sequence begins with a tile of its own. `sm_count`: SMs that the launch may use; 0 if no blocks share a key tile.
 BackwardScratch scratch_for(const AttentionProblem& problem, const KernelConfig& fused, int sm_count);
 
 }  // namespace fa2

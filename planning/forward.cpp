@@ -33,6 +33,7 @@ std::vector<LoadedKernel> forward_kernels(const Planner& planner) {
 }
 
 Plan plan_forward(const Planner& planner, const std::string& notes) {
+  const int sms = planner.usable_sms();
   std::vector<LoadedKernel> kernels = forward_kernels(planner);
   Plan plan;
   plan.problem = planner.problem;
@@ -41,7 +42,7 @@ Plan plan_forward(const Planner& planner, const std::string& notes) {
   const bool widens = kernels.size() > 1;
   if (widens) add_widening(plan, std::move(kernels.front().kernel));
   Step attention = forward_step(widens ? *plan.widened : plan.problem, kernels.back().report.config,
-                                std::move(kernels.back().kernel), planner.target.sm_count);
+                                std::move(kernels.back().kernel), sms);
   attention.scratch.begin = plan.workspace.scratch_bytes;
   plan.add(std::move(attention));
   return plan;

@@ -15,7 +15,8 @@ inline bool has_output(const AttentionProblem& problem) {
   return problem.batch > 0 && problem.seqlen_q > 0;
 }
 
-/// Returns the launch of a forward. `problem` must be valid, normalized and have an output; why_rejected() must accept `config`.
+/// Returns the launch of a forward, persistent blocks for `sm_count` SMs. `problem` must be valid, normalized and have an output;
+/// why_rejected() must accept `config`.
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count);
 

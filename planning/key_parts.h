@@ -18,8 +18,8 @@ struct KeyParts {
   std::int64_t section_tiles = 1;   ///< tiles whose first parts precede their second ones
 };
 
-/// Returns the parts with which a launch of `fused`, the config of a kernel that accumulates dQ, is expected to end first on a GPU
-/// with `sm_count` SMs. One part per tile if that is about as fast, if bits may not depend on the batch (ordered_dq_dk_dv), or if
+/// Returns the parts with which a launch of `fused`, the config of a kernel that accumulates dQ, is expected to end first on
+/// `sm_count` SMs. One part per tile if that is about as fast, if bits may not depend on the batch (ordered_dq_dk_dv), or if
 /// sm_count = 0. The parts take no more memory than 128 MB or 1.5 times the dQ accumulator, whichever is more.
 KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, int sm_count);
 

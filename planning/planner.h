@@ -41,6 +41,8 @@ struct Planner {
   ConfigChoice choose(KernelPass pass) const {
     return chooser.choose(problem, target, search(problem, pass), pass);
   }
+  /// Returns the SMs that launches may use; 0 if the target's number is unknown. @throws InvalidRequest if sm_margin leaves none.
+  int usable_sms() const;
   /// Returns the kernel of exactly this choice.
   LoadedKernel pick(const ConfigChoice& choice) const;
   /// Returns the kernel of `choice`, else of the first alternative that can be had. @throws the error of `choice`.
@@ -50,6 +52,9 @@ struct Planner {
 /// Returns the report of a plan of these kernels; `notes` precede the kernels' own.
 Explanation explanation_of(const Planner& planner, const std::vector<LoadedKernel>& kernels,
                            std::string notes);
+
+/// Returns why sm_margin does not limit a kernel of a plan; empty if it does, or is 0.
+std::string margin_note(const AttentionProblem& problem, const KernelConfig& config);
 
 /// Returns both, one per line; either may be empty.
 std::string joined_notes(const std::string& notes, const std::string& more);

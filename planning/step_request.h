@@ -16,7 +16,7 @@ struct StepRequest {
   AnyRef problem;  ///< valid and not empty: a normalized AttentionProblem, an AppendProblem or a MergeProblem
   KernelConfig config;  ///< of the kind; why_rejected() must accept it
   std::shared_ptr<const Kernel> kernel;
-  int sm_count = 0;              ///< SMs of the device
+  int sm_count = 0;              ///< SMs for persistent blocks
   BackwardScratch scratch = {};  ///< of a backward's plan
 };
 

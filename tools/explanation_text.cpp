@@ -32,6 +32,7 @@ void add_lines(Lines& lines, const KernelReport& k) {
       {"resources", resources_text(k.resources)},
       {"spills", spills_text(k.resources)},
       {"blocks per SM", fmt::format("{}", k.blocks_per_sm)},
+      {"grid", k.is_persistent ? "persistent blocks, which sm_margin limits" : "a block per tile"},
       {"heads in tile", fmt::format("{}", k.heads_per_tile)},
       {"key", k.key},
   };

@@ -126,7 +126,8 @@ void add_variants(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value) {
         using Value = std::decay_t<decltype(value)>;
-        const bool is_variant = kIsVariant<Value> || std::is_same_v<Value, KvType>;
+        const bool is_variant =
+            kIsVariant<Value> || std::is_same_v<Value, KvType> || std::string_view(name) == "sm_margin";
         if (is_variant && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
       },
       problem);

@@ -89,6 +89,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
           value = given;
       },
       problem, options.fields);
+  problem.sm_margin = options.fields.sm_margin;
   problem.dropout |= options.dropout.has_value();
   AttentionArgs args;
   visit_kinds(

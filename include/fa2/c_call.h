@@ -48,6 +48,7 @@ typedef struct fa2_problem {
   int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled */
   int32_t values_in_keys; /* V is the first columns of K, as in latent attention (MLA); 0 or 1 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
+  int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */

@@ -67,6 +67,10 @@ struct AttentionProblem {
   /// costs time, most for long prompts. If false, bits depend on the batch. Every run gives the same bits in either case.
   /// Gradients are those of Determinism::bitwise. Dropout masks still depend on the batch index.
   bool batch_invariant = false;
+  /// SMs that launches leave to other kernels, such as communication; 0 .. the device's SMs - 1. Persistent kernels launch blocks for
+  /// the other SMs alone, and split KV counts with those. Kernels with one block per tile cannot be limited
+  /// (KernelReport::is_persistent). The bits of batch_invariant and of bitwise gradients do not depend on it.
+  std::int32_t sm_margin = 0;
 
   std::int64_t batch = 1;     ///< sequences; >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
@@ -120,6 +124,10 @@ struct AttentionProblem {
         row("batch_invariant", &P::batch_invariant)
             .option("batch_invariant")
             .help("the bits of a sequence do not depend on the batch"),
+        row("sm_margin", &P::sm_margin)
+            .option("sm_margin")
+            .sizes(Axis::no_tensor)
+            .help("SMs that persistent kernels leave to other kernels"),
         row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
         row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads"),
         row("heads_kv", &P::heads_kv)

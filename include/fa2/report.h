@@ -63,6 +63,9 @@ struct KernelReport {
   std::size_t binary_bytes = 0;
   KernelResources resources;
   std::int32_t blocks_per_sm = 0;  ///< resident blocks per SM, as registers, shared memory and threads permit
+  /// Whether blocks take tile after tile, so that a launch has at most as many as the device runs at once. AttentionProblem::sm_margin
+  /// limits such kernels alone.
+  bool is_persistent = false;
   /// Query heads of one key/value head whose rows share tiles, which then read keys and values once for all of them.
   std::int32_t heads_per_tile = 1;
 };

@@ -13,8 +13,8 @@ namespace fa2 {
 ///   sizes: the grid, and the tuning record; never the kernel. The presence of an optional size specialises, its value does not.
 enum class FieldRole : std::uint8_t { specialises, sizes };
 
-/// Which stride of a tensor belongs to a dimension of this size; `other`: none.
-enum class Axis : std::uint8_t { part, entry, head, row, column, other };
+/// Which stride of a tensor belongs to a dimension of this size; `other`: none; `no_tensor`: no tensor has the size.
+enum class Axis : std::uint8_t { part, entry, head, row, column, other, no_tensor };
 
 /// The words of a row. The compiler checks that names of other rows, and words of shapes, exist.
 struct RowText {

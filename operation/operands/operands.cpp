@@ -15,10 +15,9 @@ using Sizes = std::array<std::int64_t, kMostSizes>;
 Sizes sizes_of(const AttentionProblem& p) {
   Sizes sizes{};
   std::size_t next = 0;
-  each_row<AttentionProblem>([&](const auto& row) {
-    using Value = std::remove_cvref_t<decltype(p.*row.member)>;
-    if constexpr (std::is_same_v<Value, std::int32_t> || std::is_same_v<Value, std::int64_t>)
-      sizes[next++] = p.*row.member;
+  each_index<AttentionProblem>([&](auto index) {
+    if constexpr (kCStruct<AttentionProblem>.members[index].is_size)
+      sizes[next++] = p.*std::get<index>(kRowsOf<AttentionProblem>).member;
   });
   constexpr auto at = [](const char* name) {
     return static_cast<std::size_t>(kBackwardTable.size_index(name));

@@ -35,7 +35,7 @@ struct Member {
   bool is_pointer = false;
   bool is_const = false;  ///< whether calls only read what the pointer points to
   bool is_flag = false;   ///< whether it is a bool
-  bool is_size = false;   ///< whether it is a signed integer
+  bool is_size = false;   ///< whether it is a signed integer that tensors may have as a size
   bool is_optional_value =
       false;  ///< whether it is a std::optional, whose presence has its own field in a C struct
   std::uint16_t field = kNowhere;     ///< offset in the C struct; bytes
@@ -89,7 +89,8 @@ constexpr Member typed(const Row& row) {
   using Value = MemberType<Struct, Row>;
   Member member{.text = row.text, .type = kHasStrides<Row> ? CType::tensor : c_type_of<Value>()};
   member.is_flag = std::is_same_v<Value, bool>;
-  member.is_size = std::is_integral_v<Value> && std::is_signed_v<Value> && !member.is_flag;
+  member.is_size = std::is_integral_v<Value> && std::is_signed_v<Value> && !member.is_flag &&
+                   row.text.axis != Axis::no_tensor;
   member.is_optional_value = kIsOptional<Value>;
   if constexpr (std::is_pointer_v<Value>) {
     using Pointed = std::remove_pointer_t<Value>;

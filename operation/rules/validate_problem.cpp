@@ -153,6 +153,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
     if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
   }
   check_pages(found, p);
+  check_number(found, "sm_margin", p.sm_margin, p.sm_margin >= 0,
+               "must be at least 0, and less than the SMs of the device");
   check_grid(found, p.batch, query_side(p));
   return found;
 }

@@ -12,7 +12,7 @@ namespace fa2::forward_steps {
 /// Returns a launch of one block per query tile. The kind must add its parameters and `fill`.
 Step of_tiles(const StepRequest& request);
 
-/// Returns the number of blocks that the device runs at once.
+/// Returns the number of blocks that the SMs of the request run at once.
 std::uint32_t resident_blocks(const StepRequest& request);
 
 /// Turns `step` into a split-KV launch: its grid, its counters, and scratch for partial outputs. Returns the

@@ -50,6 +50,7 @@ def attention(
     # written: option parameters
     attention_chunk: int = 0,
     batch_invariant: bool = False,
+    sm_margin: int = 0,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
     softcap: float = 0.0,
@@ -104,6 +105,7 @@ def attention(
     Numbers and tensors:
     attention_chunk: chunked local attention: a query sees only keys of its own chunk of so many; 0: none.
     batch_invariant: the bits of a sequence do not depend on the batch.
+    sm_margin: SMs that persistent kernels leave to other kernels.
     max_seqlen_q: queries; with varlen of the longest sequence.
     max_seqlen_k: keys; with varlen of the longest sequence.
     softcap: scores become softcap * tanh(score / softcap); scaled scores; finite and above 0; 0: none.
@@ -134,6 +136,7 @@ def attention(
             window_right,
             attention_chunk,
             batch_invariant,
+            sm_margin,
             max_seqlen_q,
             max_seqlen_k,
             softcap,

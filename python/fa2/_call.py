@@ -17,6 +17,7 @@ class Options(NamedTuple):
     window_right: int
     attention_chunk: int
     batch_invariant: bool
+    sm_margin: int
     max_seqlen_q: int | None
     max_seqlen_k: int | None
     softcap: float

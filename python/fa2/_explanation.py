@@ -27,6 +27,7 @@ def _kernel_facts(kernel: dict[str, Any]) -> list[tuple[str, str]]:
     shared = found["static_shared_bytes"] + found["dynamic_shared_bytes"]
     spilt = found["spill_store_bytes"] + found["spill_load_bytes"]
     resources = f"{found['threads']} threads, {found['registers']} registers, {shared} bytes of shared memory"
+    blocks = "for persistent blocks" if kernel["is_persistent"] else "with a block each"
     origin, reason, heads = kernel["config_origin"], kernel["config_reason"], kernel["heads_per_tile"]
     return [
         ("kernel", name),
@@ -34,7 +35,7 @@ def _kernel_facts(kernel: dict[str, Any]) -> list[tuple[str, str]]:
         ("config", " ".join(f"{field}={value}" for field, value in kernel["config"].items())),
         ("reason", reason if reason.startswith(origin) else f"{origin}: {reason}"),
         ("resources", f"{resources}, {spilt} bytes spilt, {kernel['blocks_per_sm']} blocks per SM"),
-        ("tiles", f"of {heads} query head{'s' if heads > 1 else ''} each"),
+        ("tiles", f"of {heads} query head{'s' if heads > 1 else ''} each, {blocks}"),
     ]
 
 

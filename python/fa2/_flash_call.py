@@ -24,6 +24,7 @@ def make_options(
     # written: option parameters
     attention_chunk: int = 0,
     batch_invariant: bool = False,
+    sm_margin: int = 0,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
     softcap: float = 0.0,
@@ -52,6 +53,7 @@ def make_options(
         window_right,
         attention_chunk,
         batch_invariant,
+        sm_margin,
         max_seqlen_q,
         max_seqlen_k,
         softcap,

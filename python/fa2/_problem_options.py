@@ -45,6 +45,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
         "window-left": (None, "keys before its own that a query sees"),
         "window-right": (None, "keys after its own that a query sees"),
         "attention-chunk": (0, "keys in a chunk, of which a query sees its own; 0: no chunks"),
+        "sm-margin": (0, "SMs that persistent kernels leave to other kernels"),
         "page-size": (0, "with --varlen: rows of a page of k and v; 0: no pages"),
     }
     for name, (default, meaning) in numbers.items():
@@ -105,6 +106,7 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     options: dict[str, Any] = dict(causal=True if args.causal else _MASKS[args.mask], window_size=(left, right))
     options.update(attention_chunk=args.attention_chunk)
     options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
+    options.update(sm_margin=args.sm_margin)
     options.update({name: arrays.zeros((args.heads,)) for flag, name in HEAD_NUMBERS.items() if getattr(args, flag)})
     if args.varlen:
         options["seqused_q"] = arrays.lengths(args.batch, seqlen_q)

@@ -32,6 +32,7 @@ class CallOptions(TypedDict, total=False):
     # written: option types
     attention_chunk: int
     batch_invariant: bool
+    sm_margin: int
     max_seqlen_q: int | None
     max_seqlen_k: int | None
     softcap: float

@@ -2,8 +2,8 @@
 
 Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. q_descale
 raises NotImplementedError unless it is None. attention_chunk: with n > 0 a query sees only keys of its own chunk of n,
-also with gradients. num_splits, pack_gqa, sm_margin and
-scheduler_metadata are accepted and ignored, because fa2 decides them itself.
+also with gradients. num_splits, pack_gqa and scheduler_metadata are accepted and ignored, because fa2 decides them itself.
+sm_margin limits persistent kernels alone.
 k and v, or k_cache and v_cache, may be float8_e4m3fn, without gradients and with head dims that are padded to multiples
 of 16. q, new k and v, and the output have 16 bits. k_descale, v_descale: float32 (batch, heads_kv), of any strides; a
 key is k * k_descale, a value v * v_descale, and new ones are divided by them. They are an error with k and v of 16 bits.
@@ -74,7 +74,7 @@ def flash_attn_qkvpacked_func(
     """
     _expect_absent(q_descale)
     window = read_window(window_size, qkv.shape[1])
-    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sm_margin=sm_margin)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     if qkv.dim() == 5:
         return attend_packed(None, qkv, options, deterministic, return_attn_probs)
@@ -114,7 +114,7 @@ def flash_attn_func(
     """
     _expect_absent(q_descale)
     window = read_window(window_size, k.size(1))
-    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sm_margin=sm_margin, sinks=s_aux)
     options = make_options(causal, window, **numbers, k_descale=k_descale, v_descale=v_descale)
     return attend_latent(q, k, v, qv, options, deterministic, return_attn_probs)
 
@@ -151,7 +151,7 @@ def flash_attn_varlen_func(
     seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
     _expect_absent(q_descale)
-    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sm_margin=sm_margin, sinks=s_aux)
     numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, k_descale=k_descale, v_descale=v_descale)
     tables = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
     options = make_options(causal, read_window(window_size, max_seqlen_k), **numbers, **tables)
@@ -219,7 +219,7 @@ def flash_attn_with_kvcache(
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     longest = None if cu_seqlens_q is None else max_seqlen_q
-    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers: dict[str, Any] = dict(attention_chunk=attention_chunk, softmax_scale=softmax_scale, softcap=softcap, sm_margin=sm_margin, sinks=s_aux)
     numbers.update(max_seqlen_q=longest, cu_seqlens_q=cu_seqlens_q, k_descale=k_descale, v_descale=v_descale)
     return attend_cache(
         q,

@@ -52,6 +52,7 @@ int prepare_launch(PyObject* like, bool keeps, fa2_launch* launch);
 
 /* Read Python numbers. An error names the argument. */
 int read_int(PyObject* object, const char* name, int64_t* value);
+int read_int32(PyObject* object, const char* name, int32_t* value);
 int read_uint(PyObject* object, const char* name, uint64_t* value);
 int read_float(PyObject* object, const char* name, float* value);
 /* Reads {"head_dim": 64, ...} into the fields of the struct. */

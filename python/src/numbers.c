@@ -23,6 +23,13 @@ int read_int(PyObject* object, const char* name, int64_t* value) {
   return wrong_number(name, "an integer of 64 bits", object);
 }
 
+int read_int32(PyObject* object, const char* name, int32_t* value) {
+  int64_t wide;
+  if (read_int(object, name, &wide) < 0) return -1;
+  *value = (int32_t)wide;
+  return *value == wide ? 0 : invalid("%s = %lld, must fit 32 bits", name, (long long)wide);
+}
+
 int read_uint(PyObject* object, const char* name, uint64_t* value) {
   *value = PyLong_AsUnsignedLongLongMask(object);
   if (*value != UINT64_MAX || !PyErr_Occurred()) return 0;
@@ -66,6 +73,7 @@ static const struct {
     FIELD(kv_type),
     FIELD(values_in_keys),
     FIELD(batch_invariant),
+    FIELD(sm_margin),
     FIELD(window_left),
     FIELD(window_right),
     FIELD(attention_chunk),
@@ -92,17 +100,14 @@ int read_problem(PyObject* given, fa2_problem* problem) {
       continue;
     }
     int64_t wide = 0;
-    const int result = read_int(item, fields[i].name, &wide);
+    int32_t narrow = 0;
+    char* const field = (char*)problem + fields[i].offset;
+    const bool is_narrow = fields[i].size == sizeof narrow;
+    const int result =
+        is_narrow ? read_int32(item, fields[i].name, &narrow) : read_int(item, fields[i].name, &wide);
     Py_DECREF(item);
     if (result < 0) return -1;
-    const int32_t narrow = (int32_t)wide;
-    char* const field = (char*)problem + fields[i].offset;
-    if (fields[i].size == sizeof narrow) {
-      if (narrow != wide) return invalid("%s = %lld, must fit 32 bits", fields[i].name, (long long)wide);
-      memcpy(field, &narrow, sizeof narrow);
-    } else {
-      memcpy(field, &wide, sizeof wide);
-    }
+    memcpy(field, is_narrow ? (const void*)&narrow : &wide, fields[i].size);
   }
   return 0;
 }

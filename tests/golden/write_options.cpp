@@ -32,6 +32,8 @@ Option number(const RowText& row) {
                          : Option{name, "int", "SymInt", "", ""};
   else if constexpr (std::is_same_v<Value, std::int64_t>)
     return {name, "int | None", "SymInt?", "None", help};
+  else if constexpr (std::is_same_v<Value, std::int32_t>)
+    return {name, "int", "int", "0", help};
   else
     return {name, "int", "int", "", ""};
 }

@@ -26,6 +26,10 @@ BUGS = {
     "row_kernels.cpp": [
         ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = KvType::e4m3;", "", "append to e4m3"),
     ],
+    "planner.cpp": [
+        ("usable_sms", "sm_margin is ignored", "return sms - margin;", "return sms;", "sm_margin"),
+        ("usable_sms", "sm_margin may leave no SM", "margin >= sms", "margin > sms", "sm_margin"),
+    ],
     "steps/append.cpp": [
         ("fill_append", "values with the factors of keys", "factors_of(args.v_descale, args.v_descale_strides)",
          "factors_of(args.k_descale, args.k_descale_strides)", "append to e4m3"),

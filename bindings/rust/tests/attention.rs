@@ -72,6 +72,22 @@ fn windows_chunks_softcap_scale_and_slopes() {
 }
 
 #[test]
+fn fewer_sms() {
+    let s = SIZES;
+    let (q, k) = (numbers::<F16>(count(&s.q()), 1), numbers::<F16>(count(&s.k()), 2));
+    let (mut out, mut lse) = (q.clone(), vec![0.0f32; count(&s.lse())]);
+    let keys = Tensor::new(&k, &s.k()).unwrap();
+    let mut call =
+        Attention::new(Tensor::new(&q, &s.q()).unwrap(), keys, keys, TensorMut::new(&mut out, &s.q()).unwrap());
+    call.lse = Some(TensorMut::new(&mut lse, &s.lse()).unwrap());
+    call.sm_margin = 1;
+    call.run().unwrap();
+    let (expected, natural) = attention(s, &q, &k, &k, plain);
+    assert_close(&out, &expected);
+    assert_close_f32(&lse, &natural);
+}
+
+#[test]
 fn strided_views_of_one_packed_buffer() {
     // (batch, seqlen, 3, heads, dim): q, k and v lie side by side, and the output is (batch, heads, seqlen, dim).
     let s = Sizes { seqlen_k: 17, heads_kv: 4, ..SIZES };

@@ -127,6 +127,16 @@ TEST_CASE("c tensors: the values read from attention's tensors") {
   CHECK(paged.args.page_table_stride == 4);
 }
 
+TEST_CASE("c tensors: what no tensor tells stays") {
+  DescribedCall call = dense_attention();
+  call.leave_out(FA2_DROPOUT_STATE);
+  call.problem.sm_margin = 8;
+  call.problem.batch_invariant = 1;
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.sm_margin == 8);
+  CHECK(call.problem.batch_invariant == 1);
+}
+
 TEST_CASE("c tensors: the values read from the tensors of append and merge") {
   DescribedCall dense = dense_append();
   REQUIRE(dense.bind() == FA2_OK);

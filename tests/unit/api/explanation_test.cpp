@@ -69,6 +69,18 @@ TEST_CASE("explanation: the text lists guarantees of the plan that are not the d
         0);
 }
 
+TEST_CASE("explanation: says whether sm_margin limits a kernel") {
+  Explanation e = example();
+  e.kernels.push_back(e.kernels[0]);
+  e.kernels[1].is_persistent = true;
+  const nlohmann::json json = nlohmann::json::parse(to_json(e));
+  CHECK(json["kernels"][0]["is_persistent"] == false);
+  CHECK(json["kernels"][1]["is_persistent"] == true);
+  const std::string text = tools::to_text(e);
+  CHECK(text.find("grid           a block per tile\n") != std::string::npos);
+  CHECK(text.find("grid           persistent blocks, which sm_margin limits\n") != std::string::npos);
+}
+
 TEST_CASE("explanation: every kernel of a plan is explained, in order") {
   Explanation e = example();
   e.kernels.push_back(e.kernels[0]);

@@ -85,6 +85,18 @@ TEST_CASE("cli variants: run computes each, and all of them, like the reference"
   CHECK(problem.at("sinks") == true);
 }
 
+TEST_CASE("cli: run on fewer SMs") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + " --check --json";
+  REQUIRE(fa2.run(run).status == 0);
+  const Result result = fa2.run(run + " --sm-margin 1");
+  CAPTURE(result.err);
+  REQUIRE(result.status == 0);
+  CHECK(result.json().at("explanation").at("problem").at("sm_margin") == 1);
+  CHECK(fa2.run(run + " --sm-margin 2").err.find("sm_margin = 2, must be in 0..1") != std::string::npos);
+}
+
 TEST_CASE("cli: run rounds keys and values to 8 bits, and undoes their factors") {
   if (cannot_interpret()) return;
   const Command fa2;

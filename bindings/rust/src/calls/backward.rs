@@ -66,6 +66,8 @@ pub struct Backward<'a> {
     pub attention_chunk: Option<i64>,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
+    /// SMs that persistent kernels leave to other kernels
+    pub sm_margin: i32,
     /// queries; with varlen of the longest sequence
     pub max_seqlen_q: Option<i64>,
     /// keys; with varlen of the longest sequence
@@ -118,6 +120,7 @@ impl<'a> Backward<'a> {
             window_right: None,
             attention_chunk: None,
             batch_invariant: false,
+            sm_margin: 0,
             max_seqlen_q: None,
             max_seqlen_k: None,
             softcap: 0.0,
@@ -163,6 +166,7 @@ impl<'a> Backward<'a> {
         (problem.has_window_right, problem.window_right) = optional(self.window_right);
         (problem.has_attention_chunk, problem.attention_chunk) = optional(self.attention_chunk);
         problem.batch_invariant = i32::from(self.batch_invariant);
+        problem.sm_margin = self.sm_margin;
         problem.seqlen_q = self.max_seqlen_q.unwrap_or(-1);
         problem.seqlen_k = self.max_seqlen_k.unwrap_or(-1);
         problem.softcap = i32::from(self.softcap != 0.0);

@@ -36,6 +36,8 @@ pub struct Problem {
     pub values_in_keys: bool,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
+    /// SMs that persistent kernels leave to other kernels
+    pub sm_margin: i32,
     /// sequences
     pub batch: i64,
     /// query heads
@@ -73,6 +75,7 @@ impl Default for Problem {
             kv_type: KvType::default(),
             values_in_keys: false,
             batch_invariant: false,
+            sm_margin: 0,
             batch: 1,
             heads_q: 1,
             heads_kv: 0,
@@ -104,6 +107,7 @@ impl Problem {
         problem.kv_type = self.kv_type as i32;
         problem.values_in_keys = i32::from(self.values_in_keys);
         problem.batch_invariant = i32::from(self.batch_invariant);
+        problem.sm_margin = self.sm_margin;
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;
         problem.heads_kv = self.heads_kv;

@@ -41,6 +41,8 @@ c_struct! {
         pub values_in_keys: i32 = 0,
         /// the bits of a sequence do not depend on the batch; 0 or 1
         pub batch_invariant: i32 = 0,
+        /// SMs that persistent kernels leave to other kernels
+        pub sm_margin: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
