@@ -91,7 +91,8 @@ std::int64_t length_of(int exponent) {
 }  // namespace
 
 Bucket bucket_of(const PlannedProblem& problem, KernelPass pass) {
-  const PlannedProblem p = problem.normalized();
+  PlannedProblem p = problem.normalized();
+  p.lse_base = LseBase::natural;  // it costs the same
   const auto heads_q = static_cast<double>(p.heads_q);
   Bucket bucket;
   bucket.pass = pass;

@@ -23,7 +23,7 @@ struct SizeLog2 {
 /// Problems with the same pass and traits. The tiles agree to half an octave, because an SM has few of them; the query group size,
 /// batch * heads_q and every other size agree when rounded to powers of two.
 struct Bucket {
-  std::string traits;  ///< to_string(AttentionTraits)
+  std::string traits;  ///< to_string(AttentionTraits), without those that cost the pass no time
   KernelPass pass = KernelPass::forward;
   int group_log2 = 0;  ///< round(log2(heads_q / heads_kv))
   int heads_log2 = 0;  ///< round(log2(batch * heads_q))

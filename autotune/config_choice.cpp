@@ -115,7 +115,7 @@ std::vector<PossibleChoice> ConfigChooser::recorded_choices(const PlannedProblem
   std::vector<PossibleChoice> all;
   if (settings_.tune == TuneMode::off) return all;
   for (const Lookup& found :
-       store_.of_traits(to_string(traits_of(problem)), pass, std::string(target.arch.name))) {
+       store_.of_traits(bucket_of(problem, pass).traits, pass, std::string(target.arch.name))) {
     const PlannedProblem p = problem_of(found.record.bucket, problem);
     if (why_rejected(p, found.record.config, target.arch)) continue;
     all.push_back({p, follow(found, found.record.bucket, target.arch, {})});

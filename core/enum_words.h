@@ -54,6 +54,9 @@ inline constexpr EnumWord<EmptyRowLse> kWords<EmptyRowLse>[] = {
 };
 
 template <>
+inline constexpr EnumWord<LseBase> kWords<LseBase>[] = {{LseBase::natural, "natural"}, {LseBase::two, "two"}};
+
+template <>
 inline constexpr EnumWord<RotaryStyle> kWords<RotaryStyle>[] = {{RotaryStyle::halves, "halves"},
                                                                 {RotaryStyle::interleaved, "interleaved"}};
 

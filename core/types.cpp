@@ -11,6 +11,10 @@ std::string_view to_string(KvType type) {
   return word_of(type);
 }
 
+std::string_view to_string(LseBase base) {
+  return word_of(base);
+}
+
 std::string_view to_string(MaskKind mask) {
   return word_of(mask);
 }

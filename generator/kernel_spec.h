@@ -71,6 +71,10 @@ inline constexpr bool kIsOptional<std::optional<Value>> = true;
 template <class Value>
 inline constexpr bool kIsVariant = kIsOptional<Value> || std::is_same_v<Value, bool>;
 
+/// Whether a field chooses among forms of which most problems have the first.
+template <class Value>
+inline constexpr bool kIsChoice = std::is_same_v<Value, KvType> || std::is_same_v<Value, LseBase>;
+
 /// Calls field(name, value...) for each trait of `problems`. The value of an optional size is whether it is given.
 template <class Field, class... Problem>
 constexpr void visit_traits(Field&& field, const Problem&... problems) {

@@ -71,7 +71,7 @@ std::string flag_with(std::string_view field, const Value& value) {
 /// Adds the text of a variant.
 template <class Value>
 void add_variant(std::string& text, std::string_view field, const Value& value) {
-  if constexpr (kIsVariant<Value> || std::is_same_v<Value, KvType>) text += said(field, value, Value{});
+  if constexpr (kIsVariant<Value> || kIsChoice<Value>) text += said(field, value, Value{});
 }
 
 std::string without_first_space(const std::string& text) {

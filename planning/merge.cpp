@@ -90,6 +90,7 @@ RowKernel merge_kernel_of(const MergeProblem& p, OperandList operands) {
   AttentionProblem any;
   any.dtype = p.dtype;
   any.head_dim = p.head_dim;
+  any.lse_base = p.lse_base;
   const std::size_t rows = static_cast<std::size_t>(p.parts) + 1;  // parts and O; LSE has one element per row
   return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))});
 }

@@ -26,6 +26,7 @@ RowKernel merge_kernel(const PlannedProblem& problem) {
   AttentionProblem rows;
   rows.dtype = problem.dtype;
   rows.head_dim = problem.normalized().head_dim_v;
+  rows.lse_base = problem.lse_base;
   return kernel_of(KernelId::merge, rows, problem);
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
       std::copy(out.begin(), out.end(), result.out.values.data() + offset_of(result.out, batch, head, first));
       const std::int64_t row = i / blocks * p.seqlen_q + first;
       for (std::int64_t r = 0; r < block.count(); ++r)
-        result.lse[static_cast<std::size_t>(row + r)] = block.lse(r, empty);
+        result.lse[static_cast<std::size_t>(row + r)] = block.lse(r, empty) * lse_unit(p.lse_base);
     }
   });
   return result;
@@ -115,6 +116,10 @@ Result attention(const AttentionProblem& full, const Tensor& q, const Tensor& k,
 }
 
 }  // namespace
+
+double lse_unit(LseBase base) {
+  return base == LseBase::two ? std::numbers::log2e : 1;
+}
 
 KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
   KeyRange keys{0, p.seqlen_k};

@@ -31,10 +31,13 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
 /// Output and LSE. With varlen, rows of no sequence are NaN.
 struct Result {
   Tensor out;
-  /// (batch, heads_q, seqlen_q) or (heads_q, total_q), natural log. A row without keys has the infinity of
-  /// empty_row_lse.
+  /// (batch, heads_q, seqlen_q) or (heads_q, total_q), to the problem's lse_base. A row without keys has the
+  /// infinity of empty_row_lse.
   std::vector<double> lse;
 };
+
+/// Returns the factor of a natural logarithm that makes it an LSE.
+double lse_unit(LseBase base);
 
 /// Parameters that turn Q K^T into scores.
 struct ScoreRule {

@@ -152,7 +152,8 @@ class HeadGroup {
     if (upstream_.d_lse == nullptr) return 0;
     const AttentionProblem& p = in_.problem;
     return static_cast<Real>(
-        (*upstream_.d_lse)[static_cast<std::size_t>((batch * p.heads_q + head) * p.seqlen_q + row)]);
+        (*upstream_.d_lse)[static_cast<std::size_t>((batch * p.heads_q + head) * p.seqlen_q + row)] *
+        lse_unit(p.lse_base));
   }
 
   const Inputs in_;

@@ -127,7 +127,7 @@ void add_variants(CLI::App& verb, AttentionProblem& problem) {
       [&](const char* name, FieldRole, auto& value) {
         using Value = std::decay_t<decltype(value)>;
         const bool is_variant =
-            kIsVariant<Value> || std::is_same_v<Value, KvType> || std::string_view(name) == "sm_margin";
+            kIsVariant<Value> || kIsChoice<Value> || std::string_view(name) == "sm_margin";
         if (is_variant && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
       },
       problem);

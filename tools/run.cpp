@@ -19,9 +19,10 @@ void add_inputs(CLI::App& verb, RunOptions& options) {
       "--out", options.out,
       "Output: float16 if all inputs and --dtype are, else float32; NaN in rows of no sequence. With "
       "--backward and --lse an input (default: both are computed)");
-  verb.add_option("--lse", options.lse,
-                  "Log-sum-exp: float32 (batch, heads, seqlen_q), or (heads, total) if packed, natural "
-                  "logarithm. An output; with --backward an input");
+  verb.add_option(
+      "--lse", options.lse,
+      "Log-sum-exp: float32 (batch, heads, seqlen_q), or (heads, total) if packed, to --lse-base. "
+      "An output; with --backward an input");
 }
 
 void add_backward(CLI::App& verb, RunOptions& options) {

@@ -85,7 +85,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
         using Value = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, bool>)
           value |= given || options.scalars.count(name) + options.files.count(name) > 0;
-        else if constexpr (kIsVariant<Value>)
+        else if constexpr (kIsVariant<Value> || kIsChoice<Value>)
           value = given;
       },
       problem, options.fields);

@@ -287,6 +287,7 @@ constexpr KernelKind summing_kind(KernelPass pass, int section_mb, decltype(Kern
       .conversion = conversion,
       .constants = constants,
       .headers = headers,
+      .reads = is_backward_trait_without_lse,
   };
 }
 

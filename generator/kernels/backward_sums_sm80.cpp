@@ -125,6 +125,7 @@ constexpr KernelKind kernels::backward_sm80 = {
     .heuristic = heuristic,
     .conversion = [](const KernelConfig&) { return kernels::backward_convert_sm80.default_config; },
     .constants = constants,
+    .reads = is_backward_trait_without_lse,
 };
 
 constexpr KernelKind kernels::backward_convert_sm80 = {
@@ -147,6 +148,7 @@ constexpr KernelKind kernels::backward_convert_sm80 = {
     .estimated_registers = [](const AttentionTraits& traits,
                               const KernelConfig&) { return padded_dim(traits.head_dim) / 2 + 8; },
     .constants = [](const KernelSpec& spec) { return std::vector<RenderedConstant>{adds_four(spec.arch)}; },
+    .reads = is_backward_trait_without_lse,
 };
 
 }  // namespace fa2

@@ -25,7 +25,7 @@ constexpr KernelKind kernels::merge = {
           rules.expect(traits.head_dim == traits.head_dim_v, "head_dim_v = {}, must be head_dim = {}",
                        traits.head_dim_v, traits.head_dim);
         },
-    .reads = is_row_trait,
+    .reads = [](std::string_view trait) { return is_row_trait(trait) || trait == "lse_base"; },
 };
 
 }  // namespace fa2

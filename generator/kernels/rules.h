@@ -50,6 +50,11 @@ constexpr bool is_row_trait(std::string_view trait) {
   return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
 }
 
+/// Returns whether a backward kernel that reads no LSE, or gets it in base 2 from another one, reads the trait.
+constexpr bool is_backward_trait_without_lse(std::string_view trait) {
+  return trait != "lse_base";
+}
+
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.
 inline std::vector<RenderedConstant> constants_of_e4m3(const KernelSpec& spec) {
   if (spec.traits.kv_type != KvType::e4m3) return {};

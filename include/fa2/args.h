@@ -43,8 +43,8 @@ struct AttentionArgs {
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
-  /// Optional: contiguous float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) if packed. The natural logarithm of the sum of
-  /// exp(S) over the keys that a query sees, and over its head's sink.
+  /// Optional: contiguous float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) if packed. The logarithm, to the problem's
+  /// lse_base, of the sum of exp(S) over the keys that a query sees, and over its head's sink.
   float* lse = nullptr;
 
   TensorStrides q_strides;  ///< `batch` is ignored if Q is packed
@@ -120,7 +120,7 @@ struct AttentionArgs {
             .like("k")
             .help("values"),
         row("out", &A::out, &A::out_strides).shape(kOutputShape).help("the output"),
-        row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, natural logarithm"),
+        row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, to the base lse_base"),
         row("softcap", &A::softcap)
             .option("softcap")
             .used_if("softcap")

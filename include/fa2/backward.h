@@ -30,7 +30,7 @@ struct BackwardArgs {
   AttentionArgs forward;
 
   const void* d_out = nullptr;  ///< gradient of O, shaped like O
-  /// Optional: gradient of LSE; float32, shaped like LSE.
+  /// Optional: gradient of LSE, which has the problem's lse_base; float32, shaped like LSE.
   const float* d_lse = nullptr;
 
   /// Gradients of Q, K and V, shaped like them. A pointer must be null if and only if the plan does not compute that gradient. Rows

@@ -78,6 +78,11 @@ enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER 
 /* fa2_args.empty_row_lse: the LSE of a query that sees no key; its output is 0 in either case. */
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
 
+/* fa2_problem.lse_base and fa2_merge_problem.lse_base: the logarithm of every LSE
+ *   FA2_LSE_NATURAL: log(sum of exp(S)), FlashAttention's convention
+ *   FA2_LSE_BASE_TWO: log2(sum of exp(S)), FlashInfer's convention */
+enum { FA2_LSE_NATURAL = 0, FA2_LSE_BASE_TWO = 1 };
+
 /* fa2_problem: O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
  * Q K^T, then capped, then biased, and -inf where the mask, a window or a chunk hides a key. Variants combine freely.
  *   window_left, window_right: query i sees key j only if c - window_left <= j <= c + window_right, where

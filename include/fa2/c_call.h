@@ -48,7 +48,9 @@ typedef struct fa2_problem {
   int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled */
   int32_t values_in_keys; /* V is the first columns of K, as in latent attention (MLA); 0 or 1 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
+  int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
+  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -84,7 +86,7 @@ typedef struct fa2_args {
   fa2_tensor v;
   /* the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
   fa2_tensor out;
-  /* log-sum-exp of each row, natural logarithm; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
+  /* log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
    * seqlen_q); float32; optional */
   float* lse;
   /* slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with alibi */
@@ -231,7 +233,7 @@ typedef struct fa2_merge_problem {
   int64_t heads; /* query heads */
   int64_t seqlen; /* queries; of all sequences if they are packed */
 } fa2_merge_problem;
-#define FA2_MERGE_PROBLEM_INIT {sizeof(fa2_merge_problem), 0, 0, 0, 128, 0, 1, 1, 1, 1}
+#define FA2_MERGE_PROBLEM_INIT {sizeof(fa2_merge_problem), 0, 0, 0, 0, 128, 1, 1, 1, 1}
 
 /* fa2::MergeArgs */
 typedef struct fa2_merge_args {
@@ -242,8 +244,8 @@ typedef struct fa2_merge_args {
    * head_dim); or float32 */
   fa2_tensor parts;
   int64_t part_stride; /* elements from one partial output to the next */
-  /* log-sum-exp of each part's rows, natural logarithm; either infinity for a row without a key; (parts,
-   * batch, heads, seqlen) if batch | (parts, heads, seqlen); float32 */
+  /* log-sum-exp of each part's rows, to the base lse_base; either infinity for a row without a key;
+   * (parts, batch, heads, seqlen) if batch | (parts, heads, seqlen); float32 */
   fa2_tensor lse_parts;
   int64_t lse_part_stride; /* elements from one part's log-sum-exp to the next one's */
   /* the merged output; (batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim); or float32 */

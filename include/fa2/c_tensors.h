@@ -52,7 +52,7 @@ typedef struct fa2_placement {
 } fa2_placement;
 
 /* Q, K and V are required; fa2_attention() wants out too, which may be made once the sizes are known. The tensors tell
- * all fields of *problem but mask, windows, attention_chunk, softcap, dropout, batch_invariant and sm_margin (values_in_keys is set if V
+ * all fields of *problem but mask, windows, attention_chunk, softcap, dropout, batch_invariant, lse_base and sm_margin (values_in_keys is set if V
  * is the first columns of K and head_dim above 256, and cleared otherwise); without dropout a dropout_state is an error of
  * the call. `seqlen_q` and `seqlen_k` are read where sequences are packed: the longest that one may be, -1: not given, which
  * is refused. With a page table a seqlen_k above 0 is a bound below what the table holds. A window as long as the longest
@@ -70,7 +70,7 @@ FA2_C_API fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t cou
                                      fa2_append_problem* problem, fa2_append_args* args,
                                      fa2_placement* place);
 
-/* The tensors tell all fields of *problem. lse_parts may have any strides. */
+/* The tensors tell all fields of *problem but lse_base. lse_parts may have any strides. */
 FA2_C_API fa2_status fa2_bind_merge(const fa2_array* const* tensors, size_t count, fa2_merge_problem* problem,
                                     fa2_merge_args* args, fa2_placement* place);
 

@@ -12,14 +12,15 @@ namespace fa2 {
 /// have the same queries. The result is attention over all keys. Context parallelism, shared prefixes and split KV need this
 /// (FlashAttention-2, section 2.3.1, the rescaling of one block by the next).
 struct MergeProblem {
-  DType dtype = DType::f16;     ///< of the parts and of O, unless they are float32
-  bool float32_parts = false;   ///< whether the parts are float32
-  bool float32_output = false;  ///< whether O is float32
-  std::int32_t head_dim = 128;  ///< columns of O; a multiple of 8, 8..512
-  std::int64_t parts = 1;       ///< partial outputs; >= 1
-  std::int64_t batch = 1;       ///< sequences; 1 if they are packed
-  std::int64_t heads = 1;       ///< query heads
-  std::int64_t seqlen = 1;      ///< queries; if packed, those of all sequences
+  DType dtype = DType::f16;             ///< of the parts and of O, unless they are float32
+  bool float32_parts = false;           ///< whether the parts are float32
+  bool float32_output = false;          ///< whether O is float32
+  LseBase lse_base = LseBase::natural;  ///< the base of all LSE, of the parts and of the result
+  std::int32_t head_dim = 128;          ///< columns of O; a multiple of 8, 8..512
+  std::int64_t parts = 1;               ///< partial outputs; >= 1
+  std::int64_t batch = 1;               ///< sequences; 1 if they are packed
+  std::int64_t heads = 1;               ///< query heads
+  std::int64_t seqlen = 1;              ///< queries; if packed, those of all sequences
 
   /// A row per member.
   template <class Take>
@@ -29,6 +30,9 @@ struct MergeProblem {
         row("dtype", &P::dtype).help("element type of the parts and of O, unless they are float32"),
         row("float32_parts", &P::float32_parts).help("the parts are float32"),
         row("float32_output", &P::float32_output).help("O is float32"),
+        row("lse_base", &P::lse_base)
+            .option("lse_base")
+            .help("the base of the logarithm in LSE, of the parts and of the result"),
         row("head_dim", &P::head_dim)
             .along(Axis::column, 0)
             .help("head dimension of O, a multiple of 8 in 8..512"),
@@ -49,8 +53,8 @@ struct MergeArgs {
   const void* parts = nullptr;
   std::int64_t part_stride = 0;
   TensorStrides parts_strides;
-  /// float32 (parts, batch, head, row), natural logarithms, as attention() writes LSE. For a row without a key, +infinity or
-  /// -infinity.
+  /// float32 (parts, batch, head, row), logarithms to the problem's lse_base, as attention() writes LSE. For a row without a key,
+  /// +infinity or -infinity.
   const float* lse_parts = nullptr;
   std::int64_t lse_part_stride = 0;
   TensorStrides lse_parts_strides;
@@ -75,7 +79,7 @@ struct MergeArgs {
                 row("lse_parts", &A::lse_parts, &A::lse_parts_strides)
                     .shape("(parts, batch, heads, seqlen) if batch | (parts, heads, seqlen)")
                     .stride("lse_part_stride")
-                    .help("log-sum-exp of each part's rows, natural logarithm; either infinity for a row "
+                    .help("log-sum-exp of each part's rows, to the base lse_base; either infinity for a row "
                           "without a key"),
                 row("lse_part_stride", &A::lse_part_stride)
                     .help("elements from one part's log-sum-exp to the next one's"),

@@ -67,6 +67,8 @@ struct AttentionProblem {
   /// costs time, most for long prompts. If false, bits depend on the batch. Every run gives the same bits in either case.
   /// Gradients are those of Determinism::bitwise. Dropout masks still depend on the batch index.
   bool batch_invariant = false;
+  /// The base of the logarithm in LSE. A backward takes the LSE, and the gradient of it, in the base of its problem.
+  LseBase lse_base = LseBase::natural;
   /// SMs that launches leave to other kernels, such as communication; 0 .. the device's SMs - 1. Persistent kernels launch blocks for
   /// the other SMs alone, and split KV counts with those. Kernels with one block per tile cannot be limited
   /// (KernelReport::is_persistent). The bits of batch_invariant and of bitwise gradients do not depend on it.
@@ -124,6 +126,7 @@ struct AttentionProblem {
         row("batch_invariant", &P::batch_invariant)
             .option("batch_invariant")
             .help("the bits of a sequence do not depend on the batch"),
+        row("lse_base", &P::lse_base).option("lse_base").help("the base of the logarithm in LSE"),
         row("sm_margin", &P::sm_margin)
             .option("sm_margin")
             .sizes(Axis::no_tensor)

@@ -57,12 +57,19 @@ enum class RowAlignment : std::uint8_t { bytes16, element, bytes16_any_order };
 /// A query whose visible scores are all -inf counts as one that sees no key.
 enum class EmptyRowLse : std::uint8_t { positive_infinity, negative_infinity };
 
+/// The logarithm of every LSE that a call writes or reads.
+///   natural: log(sum of exp(S)), FlashAttention's convention.
+///   two: log2(sum of exp(S)), FlashInfer's convention: the natural one times log2(e). The LSE of a row without a key is the same
+///     infinity in either base.
+enum class LseBase : std::uint8_t { natural, two };
+
 constexpr std::size_t size_of(DType) {
   return 2;
 }
 
 FA2_API std::string_view to_string(DType);     ///< returns "f16" or "bf16"
 FA2_API std::string_view to_string(KvType);    ///< returns "same", "e4m3" or "scaled"
+FA2_API std::string_view to_string(LseBase);   ///< returns "natural" or "two"
 FA2_API std::string_view to_string(MaskKind);  ///< returns "none", "causal_bottom_right" or "causal_top_left"
 FA2_API std::string_view to_string(RowAlignment);  ///< returns "bytes16", "element" or "bytes16_any_order"
 

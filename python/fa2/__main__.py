@@ -48,6 +48,7 @@ def _add_precompile(verb: argparse.ArgumentParser) -> None:
         _choice(verb, name, "no", f"kernels with {name.replace('-', ' ')}, without, both; alone: with")
     verb.add_argument("--page-size", type=int, default=0, metavar="N", help="rows of a page of k and v; 0: no pages")
     _problem_options.add_kv_type(verb)
+    _problem_options.add_lse_base(verb)
     for name, meaning in {"backward": "of gradients", "append": "of append()", "merge": "of merge()"}.items():
         verb.add_argument(f"--{name}", action="store_true", help=f"also the kernels {meaning}")
     verb.add_argument("--out", help="directory to fill or pack to write (.fa2pack), for FA2_CACHE_PATH; the user's own cache without it")
@@ -98,6 +99,7 @@ def _precompile(args: argparse.Namespace) -> Any:
         head_dim_v=args.head_dim_v,
         page_size=args.page_size,
         kv_type=args.kv_type,
+        lse_base=args.lse_base,
         backward=args.backward,
         append=args.append,
         merge=args.merge,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import _core, _mistakes
 from ._call import MASKS, Options
 from ._explanation import Explanation
-from ._types import CallOptions, Causal, Layout, Tensor
+from ._types import CallOptions, Causal, Layout, LseBase, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,6 +50,7 @@ def attention(
     # written: option parameters
     attention_chunk: int = 0,
     batch_invariant: bool = False,
+    lse_base: LseBase = "natural",
     sm_margin: int = 0,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
@@ -105,6 +106,7 @@ def attention(
     Numbers and tensors:
     attention_chunk: chunked local attention: a query sees only keys of its own chunk of so many; 0: none.
     batch_invariant: the bits of a sequence do not depend on the batch.
+    lse_base: the base of the logarithm in LSE; natural, two.
     sm_margin: SMs that persistent kernels leave to other kernels.
     max_seqlen_q: queries; with varlen of the longest sequence.
     max_seqlen_k: keys; with varlen of the longest sequence.
@@ -136,6 +138,7 @@ def attention(
             window_right,
             attention_chunk,
             batch_invariant,
+            lse_base,
             sm_margin,
             max_seqlen_q,
             max_seqlen_k,

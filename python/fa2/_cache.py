@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core, _hooks, _mistakes
+from ._types import LseBase
 
 
 @_mistakes.explained
@@ -73,17 +74,19 @@ def append(
 
 
 @_mistakes.explained
-def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = None) -> tuple[Any, Any]:
+def merge(
+    out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = None, lse_base: LseBase = "natural"
+) -> tuple[Any, Any]:
     """Returns (out, lse) of attention over all keys, merged from attention over parts of the keys.
 
     out_parts: (parts, batch, seqlen_q, heads, head_dim), float16, bfloat16 or float32, each as attention() wrote it;
     lse_parts: float32 (parts, batch, heads, seqlen_q). Packed: (parts, total, heads, head_dim) and (parts, heads,
-    total). out_dtype: the dtype of a new out, that of the parts if None; float32 works too. Runs on the device of the
-    tensors. Not differentiable.
+    total). out_dtype: the dtype of a new out, that of the parts if None; float32 works too. lse_base: that of the
+    calls that wrote the parts, and of the new lse. Runs on the device of the tensors. Not differentiable.
     """
     shape = tuple(out_parts.shape)
     if out is None:
         out = _hooks.new(out_parts, shape[1:], out_dtype)
     lse = _hooks.new(out_parts, shape[1:-3] + shape[-2:-1] + shape[-3:-2], "float32")
-    _core.merge(out_parts, lse_parts, out, lse)
+    _core.merge(out_parts, lse_parts, out, lse, lse_base)
     return out, lse

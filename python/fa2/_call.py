@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ._types import LseBase
+
 #: By the values of attention()'s `causal`.
 MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
@@ -17,6 +19,7 @@ class Options(NamedTuple):
     window_right: int
     attention_chunk: int
     batch_invariant: bool
+    lse_base: LseBase
     sm_margin: int
     max_seqlen_q: int | None
     max_seqlen_k: int | None
@@ -65,6 +68,9 @@ DIFFERENTIABLE_INDICES = tuple(Options._fields.index(name) for name in DIFFERENT
 
 #: A problem's element types of keys and values.
 KV_TYPES = {"same": 0, "e4m3": 1}
+
+#: A problem's bases of the logarithm in LSE.
+LSE_BASES = {"natural": 0, "two": 1}
 
 #: A problem's flags, with their meaning.
 FLAGS = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import _text
 
+_DEFAULTS = {None, False, "same", "natural"}
 _SHAPE = {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "head_dim_v", "dtype", "mask"}
 
 
@@ -16,7 +17,7 @@ def _problem_text(problem: dict[str, Any]) -> str:
     others = [
         name if value is True else f"{name}={value}"
         for name, value in p.items()
-        if name not in _SHAPE and value is not None and value is not False and (value or name.startswith("window"))
+        if name not in _SHAPE and (value not in _DEFAULTS or (name.startswith("window") and value == 0))
     ]
     return ", ".join((p["dtype"], f"mask {p['mask']}", sizes, f"head_dim {head_dims}", *others))
 

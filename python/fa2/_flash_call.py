@@ -7,6 +7,7 @@ from typing import Any
 from . import _torch
 from ._call import SOFTMAX_SCALE, replaced
 from ._padding import multiple_of, pad_head_dim
+from ._types import LseBase
 
 
 def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
@@ -24,6 +25,7 @@ def make_options(
     # written: option parameters
     attention_chunk: int = 0,
     batch_invariant: bool = False,
+    lse_base: LseBase = "natural",
     sm_margin: int = 0,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
@@ -53,6 +55,7 @@ def make_options(
         window_right,
         attention_chunk,
         batch_invariant,
+        lse_base,
         sm_margin,
         max_seqlen_q,
         max_seqlen_k,

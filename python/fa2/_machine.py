@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core, _hooks, _mistakes
-from ._call import FLAGS, KV_TYPES, MASKS
-from ._types import Causal, Dtype, KvType
+from ._call import FLAGS, KV_TYPES, LSE_BASES, MASKS
+from ._types import Causal, Dtype, KvType, LseBase
 
 _DTYPES = {"float16": 0, "bfloat16": 1}
 
@@ -67,6 +67,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("window", "attention_chunk", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
     "page_size": (_is_integer, "must be an integer: 0 for no pages"),
     "kv_type": (lambda x: isinstance(x, str) and x in KV_TYPES, 'must be "same" or "e4m3"'),
+    "lse_base": (lambda x: isinstance(x, str) and x in LSE_BASES, 'must be "natural" or "two"'),
     "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
 }
 
@@ -91,6 +92,7 @@ def precompile(
     head_dim_v: int = 0,
     page_size: int = 0,
     kv_type: KvType = "same",
+    lse_base: LseBase = "natural",
     backward: bool = False,
     append: bool = False,
     merge: bool = False,
@@ -103,8 +105,8 @@ def precompile(
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
     variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. head_dim_v: columns of v
     and out, 0: as many as q and k have. kv_type: the element type of keys and values, "same" for that of q, "e4m3" for
-    float8_e4m3fn, which has no backward: then backward must be False. out: the directory to fill or the pack to write
-    (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called with
+    float8_e4m3fn, which has no backward: then backward must be False. lse_base: as attention() has it. out: the directory to fill or
+    the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called with
     how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
@@ -125,6 +127,7 @@ def precompile(
             "page_size": page_size,
             "page_count": 1 if page_size else 0,
             "kv_type": KV_TYPES[kv_type],
+            "lse_base": LSE_BASES[lse_base],
             **{name: int(wanted) for name, wanted in zip(fields, combination)},
         }
         for dtype, mask, head_dim in itertools.product(lists["dtypes"], lists["causal"], lists["head_dims"])

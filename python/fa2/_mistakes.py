@@ -87,6 +87,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dropout_p": (lambda x: _is_number(x) and 0 <= x < 1, "must be a number from 0 to below 1"),
     **dict.fromkeys(("max_seqlen", "max_seqlen_q", "max_seqlen_k"), (_is_length, "must be an integer from 0 on, or None")),
     "attention_chunk": (lambda x: _is_integer(x) and x >= 0, "must be an integer from 0 on: 0 for no chunks"),
+    "lse_base": (lambda x: x in ("natural", "two"), 'must be "natural" or "two"'),
     "sm_margin": (lambda x: _is_integer(x) and x >= 0, "must be an integer from 0 on, below the number of the GPU's SMs"),
     "layout": (lambda x: x in ("bshd", "bhsd"), 'must be "bshd" or "bhsd"'),
 }

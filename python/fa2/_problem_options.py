@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from . import _core
-from ._call import FLAGS, HEAD_NUMBERS, KV_TYPES
+from ._call import FLAGS, HEAD_NUMBERS, KV_TYPES, LSE_BASES
 
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "float16": "float16", "bfloat16": "bfloat16"}
 _MASKS: dict[str, bool | str] = {"none": False, "causal_bottom_right": True, "causal_top_left": "top_left"}
@@ -31,6 +31,10 @@ def add_kv_type(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--kv-type", choices=tuple(KV_TYPES), default="same", help=meaning)
 
 
+def add_lse_base(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--lse-base", choices=tuple(LSE_BASES), default="natural", help="the base of the logarithm in LSE")
+
+
 def add_to(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--dtype", type=dtype_of, default="f16", metavar="f16|bf16", help="element type")
     numbers = {
@@ -51,6 +55,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
     for name, (default, meaning) in numbers.items():
         verb.add_argument(f"--{name}", type=int, default=default, metavar="N", help=meaning)
     add_kv_type(verb)
+    add_lse_base(verb)
     masks = verb.add_mutually_exclusive_group()
     masks.add_argument("--causal", action="store_true", help="causal mask, bottom-right aligned")
     masks.add_argument("--mask", choices=tuple(_MASKS), default="none", help="any mask by name")
@@ -106,7 +111,7 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     options: dict[str, Any] = dict(causal=True if args.causal else _MASKS[args.mask], window_size=(left, right))
     options.update(attention_chunk=args.attention_chunk)
     options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
-    options.update(sm_margin=args.sm_margin)
+    options.update(lse_base=args.lse_base, sm_margin=args.sm_margin)
     options.update({name: arrays.zeros((args.heads,)) for flag, name in HEAD_NUMBERS.items() if getattr(args, flag)})
     if args.varlen:
         options["seqused_q"] = arrays.lengths(args.batch, seqlen_q)

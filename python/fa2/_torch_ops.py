@@ -19,6 +19,7 @@ _OPTIONS = (
     "SymInt window_right, "
     "SymInt attention_chunk, "
     "bool batch_invariant, "
+    "str lse_base, "
     "int sm_margin, "
     "SymInt? max_seqlen_q, "
     "SymInt? max_seqlen_k, "

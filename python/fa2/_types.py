@@ -22,6 +22,7 @@ Causal = Union[bool, Literal["bottom_right", "top_left"]]
 Layout = Literal["bshd", "bhsd"]
 Dtype = Literal["float16", "bfloat16"]
 KvType = Literal["same", "e4m3"]
+LseBase = Literal["natural", "two"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -32,6 +33,7 @@ class CallOptions(TypedDict, total=False):
     # written: option types
     attention_chunk: int
     batch_invariant: bool
+    lse_base: LseBase
     sm_margin: int
     max_seqlen_q: int | None
     max_seqlen_k: int | None

@@ -78,6 +78,7 @@ def _options(
         dropout_seed=0,
         dropout_offset=0,
         batch_invariant=False,
+        lse_base="natural",
         sm_margin=0,
         dropout_state=rng_state.view(torch.int64) if dropout_p else None,
         cu_seqlens_q=cu_seqlens_q,

@@ -59,6 +59,7 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   return launch(bound, launch_append, &call, place.device, args[FA2_APPEND_K]);
 }
 
+/* merge(out_parts, lse_parts, out, lse, lse_base) */
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   fa2_merge_problem p = FA2_MERGE_PROBLEM_INIT;
@@ -66,8 +67,9 @@ PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   fa2_array tensors[FA2_MERGE_TENSORS];
   const fa2_array* given[FA2_MERGE_TENSORS];
   fa2_placement place = {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES};
-  if (expect_count("merge", count, FA2_MERGE_TENSORS) < 0 ||
-      read_tensors(args, FA2_MERGE_TENSORS, tensors, given) < 0)
+  if (expect_count("merge", count, FA2_MERGE_TENSORS + 1) < 0 ||
+      read_tensors(args, FA2_MERGE_TENSORS, tensors, given) < 0 ||
+      read_lse_base(args[FA2_MERGE_TENSORS], &p.lse_base) < 0)
     return NULL;
   const fa2_status bound = fa2_bind_merge(given, FA2_MERGE_TENSORS, &p, &a, &place);
   RowCall call = {&p, &a, NULL, NULL};

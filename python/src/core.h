@@ -55,6 +55,8 @@ int read_int(PyObject* object, const char* name, int64_t* value);
 int read_int32(PyObject* object, const char* name, int32_t* value);
 int read_uint(PyObject* object, const char* name, uint64_t* value);
 int read_float(PyObject* object, const char* name, float* value);
+/* Reads "natural" or "two". */
+int read_lse_base(PyObject* word, int32_t* base);
 /* Reads {"head_dim": 64, ...} into the fields of the struct. */
 int read_problem(PyObject* fields, fa2_problem* problem);
 /* Returns a str of `json`, and frees that. */

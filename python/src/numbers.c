@@ -43,6 +43,14 @@ int read_float(PyObject* object, const char* name, float* value) {
   return 0;
 }
 
+int read_lse_base(PyObject* word, int32_t* base) {
+  const bool is_word = PyUnicode_Check(word);
+  *base = is_word && PyUnicode_CompareWithASCIIString(word, "two") == 0 ? FA2_LSE_BASE_TWO : FA2_LSE_NATURAL;
+  if (*base == FA2_LSE_BASE_TWO) return 0;
+  if (is_word && PyUnicode_CompareWithASCIIString(word, "natural") == 0) return 0;
+  return invalid("lse_base = %.200R, must be \"natural\" or \"two\"", word);
+}
+
 PyObject* take_json(char* json) {
   PyObject* text = PyUnicode_FromString(json);
   fa2_string_free(json);
@@ -73,7 +81,9 @@ static const struct {
     FIELD(kv_type),
     FIELD(values_in_keys),
     FIELD(batch_invariant),
+    FIELD(lse_base),
     FIELD(sm_margin),
+    FIELD(reserved),
     FIELD(window_left),
     FIELD(window_right),
     FIELD(attention_chunk),

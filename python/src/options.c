@@ -42,6 +42,7 @@ int read_options(Call* call) {
   int64_t mask, invariant;
   if (read_int(options[MASK], "mask", &mask) < 0 ||
       read_int(options[BATCH_INVARIANT], "batch_invariant", &invariant) < 0 ||
+      read_lse_base(options[LSE_BASE], &p->lse_base) < 0 ||
       read_int32(options[SM_MARGIN], "sm_margin", &p->sm_margin) < 0 ||
       read_float(options[SOFTCAP], "softcap", &a->softcap) < 0 ||
       read_bound(options[WINDOW_LEFT], "window_size[0]", &p->has_window_left, &p->window_left) < 0 ||

@@ -1,7 +1,8 @@
-"""sm_margin, on numpy arrays and on PyTorch's tensors."""
+"""lse_base and sm_margin, on numpy arrays and on PyTorch's tensors."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,28 @@ import fa2
 def tensors(seqlen_q: int = 24, seqlen_k: int = 40, heads: int = 4, heads_kv: int = 2, dim: int = 32) -> Any:
     shapes = (2, seqlen_q, heads, dim), (2, seqlen_k, heads_kv, dim), (2, seqlen_k, heads_kv, dim)
     return [np.random.default_rng([i, *s]).standard_normal(s).astype(np.float16) for i, s in enumerate(shapes)]
+
+
+def test_base_two_is_the_natural_lse_times_log2_e() -> None:
+    out, natural = fa2.attention(*tensors(), causal=True, return_lse=True)
+    same, two = fa2.attention(*tensors(), causal=True, return_lse=True, lse_base="two")
+    assert (out == same).all()
+    np.testing.assert_allclose(two, natural / math.log(2), rtol=1e-6)
+    with pytest.raises(fa2.InvalidRequest, match='lse_base = .ten., must be "natural" or "two"'):
+        fa2.attention(*tensors(), lse_base="ten")  # type: ignore[call-overload]
+    with pytest.raises(fa2.InvalidRequest, match='lse_base = 2, must be "natural" or "two"'):
+        fa2.attention(*tensors(), lse_base=2)  # type: ignore[call-overload]
+
+
+def test_merge_takes_parts_in_base_two() -> None:
+    q, k, v = tensors()
+    whole, lse = fa2.attention(q, k, v, return_lse=True, lse_base="two")
+    parts = [fa2.attention(q, k[:, at], v[:, at], return_lse=True, lse_base="two") for at in (slice(15), slice(15, 40))]
+    merged, merged_lse = fa2.merge(*(np.stack(x) for x in zip(*parts)), lse_base="two")
+    np.testing.assert_allclose(merged.astype(np.float64), whole.astype(np.float64), atol=4e-3)
+    np.testing.assert_allclose(merged_lse, lse, rtol=1e-5)
+    with pytest.raises(fa2.InvalidRequest, match='lse_base = .e., must be "natural" or "two"'):
+        fa2.merge(*(np.stack(x) for x in zip(*parts)), lse_base="e")  # type: ignore[arg-type]
 
 
 def test_a_margin_of_sms_changes_nothing_but_the_launch() -> None:
@@ -35,6 +58,16 @@ class TestTorch:
 
     def leaves(self) -> Any:
         return [self.torch.from_numpy(x).requires_grad_() for x in tensors()]
+
+    def test_gradients_follow_the_base_of_the_lse(self) -> None:
+        found = []
+        for base, factor in (("natural", 1.0), ("two", math.log(2))):
+            leaves = self.leaves()
+            out, lse = fa2.attention(*leaves, causal=True, return_lse=True, lse_base=base)
+            (out.float().sum() + factor * lse.sum()).backward()
+            found.append([x.grad.float() for x in leaves])
+        for natural, two in zip(*found):
+            self.torch.testing.assert_close(natural, two, rtol=4e-3, atol=4e-3)
 
     def test_flash_attention_3_has_the_margin(self) -> None:
         from fa2.flash_attn_3_interface import flash_attn_func

@@ -118,7 +118,7 @@ def test_dropout_follows_the_generator() -> None:
 
 def op_arguments(*, deterministic: bool = True) -> tuple[Any, ...]:
     options = Options(**dict.fromkeys(Options._fields))._replace(
-        mask=1, window_left=-1, window_right=-1, attention_chunk=0, batch_invariant=False, sm_margin=0, softcap=0.0, dropout_p=0.0, dropout_seed=0, dropout_offset=0, sinks=torch.randn(4)
+        mask=1, window_left=-1, window_right=-1, attention_chunk=0, batch_invariant=False, lse_base="natural", sm_margin=0, softcap=0.0, dropout_p=0.0, dropout_seed=0, dropout_offset=0, sinks=torch.randn(4)
     )
     return (*qkv(), *options, deterministic)
 

@@ -110,7 +110,7 @@ def test_opcheck() -> None:
     from fa2._call import Options
 
     options = Options(**dict.fromkeys(Options._fields))._replace(
-        mask=1, window_left=-1, window_right=-1, attention_chunk=0, batch_invariant=False, sm_margin=0, softcap=0.0, dropout_p=0.0, dropout_seed=0, dropout_offset=0, **FACTORS
+        mask=1, window_left=-1, window_right=-1, attention_chunk=0, batch_invariant=False, lse_base="natural", sm_margin=0, softcap=0.0, dropout_p=0.0, dropout_seed=0, dropout_offset=0, **FACTORS
     )
     # PyTorch's test_schema multiplies the operands, which it cannot with 8 bits.
     utils = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")

@@ -96,10 +96,10 @@ TEST_CASE("c merge: one message lists all mistakes of a call") {
   CHECK(fa2_merge(nullptr, nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
   CHECK(says("args = NULL"));
-  problem.dtype = 7, problem.reserved = 1;
+  problem.dtype = 7, problem.lse_base = 2;
   args.empty_row_lse = 2;
   CHECK(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* const part : {"dtype = 7", "reserved = 1", "empty_row_lse = 2"}) CHECK(says(part));
+  for (const char* const part : {"dtype = 7", "lse_base = 2", "empty_row_lse = 2"}) CHECK(says(part));
   problem = some_problem();
   problem.struct_size = 4, args.struct_size = 8;
   CHECK(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);

@@ -1,4 +1,5 @@
-// Windows, softcap, ALiBi, sinks and dropout: alone, in pairs and all together, with every forward kernel.
+// Windows, softcap, ALiBi, sinks, dropout and bases of LSE: alone, in pairs and all together, with
+// every forward kernel.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
@@ -32,9 +33,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 struct Variant {
   std::optional<std::int64_t> window_left = {}, window_right = {};
   bool softcap = false, alibi = false, sinks = false, dropout = false;
+  LseBase lse_base = LseBase::natural;
 };
 
-/// Each variant alone, each pair, and all of them.
+/// Each variant alone, each pair of the first five, and all of these.
 const std::vector<Variant> kVariants = {
     {.window_left = 20},
     {.softcap = true},
@@ -54,7 +56,9 @@ const std::vector<Variant> kVariants = {
     {.softcap = true, .dropout = true},
     {.alibi = true, .dropout = true},
     {.sinks = true, .dropout = true},
-    {.window_right = 40, .softcap = true, .alibi = true, .sinks = true, .dropout = true}};
+    {.window_right = 40, .softcap = true, .alibi = true, .sinks = true, .dropout = true},
+    {.lse_base = LseBase::two},
+    {.window_left = 20, .sinks = true, .lse_base = LseBase::two}};
 
 AttentionProblem with(const Variant& variant, AttentionProblem problem) {
   problem.window_left = variant.window_left;
@@ -63,6 +67,7 @@ AttentionProblem with(const Variant& variant, AttentionProblem problem) {
   problem.alibi = variant.alibi;
   problem.sinks = variant.sinks;
   problem.dropout = variant.dropout;
+  problem.lse_base = variant.lse_base;
   return problem;
 }
 

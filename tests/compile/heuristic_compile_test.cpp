@@ -56,6 +56,7 @@ std::vector<KernelSource> variant_kernels() {
                                   i % 3 == 0 ? 1024 : 8192);
         if (variants & 1) p.window_left = p.window_right = 4096;
         p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+        p.lse_base = i % 4 == 0 ? LseBase::two : LseBase::natural;
         kernels.add(p, *find_arch(name));
         ++i;
       }

@@ -30,6 +30,8 @@ Option number(const RowText& row) {
   else if constexpr (kIsOptional<Value>)  // 0 means absent, unless it is a value
     return row.least > 0 ? Option{name, "int", "SymInt", "0", help + "; 0: none"}
                          : Option{name, "int", "SymInt", "", ""};
+  else if constexpr (std::is_same_v<Value, LseBase>)
+    return {name, "LseBase", "str", "\"natural\"", fmt::format("{}; {}", help, joined_words<Value>())};
   else if constexpr (std::is_same_v<Value, std::int64_t>)
     return {name, "int | None", "SymInt?", "None", help};
   else if constexpr (std::is_same_v<Value, std::int32_t>)

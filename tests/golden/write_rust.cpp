@@ -86,6 +86,8 @@ inline constexpr const char* kRustEnum<MaskKind> = "Mask";
 template <>
 inline constexpr const char* kRustEnum<EmptyRowLse> = "EmptyRowLse";
 template <>
+inline constexpr const char* kRustEnum<LseBase> = "LseBase";
+template <>
 inline constexpr const char* kRustEnum<Determinism> = "Determinism";
 template <>
 inline constexpr const char* kRustEnum<RotaryStyle> = "RotaryStyle";
@@ -259,6 +261,7 @@ std::map<std::string, std::string> rust_files() {
   std::vector<Number> backward = attention;
   add_numbers<BackwardArgs>("backward", backward);
   add_numbers<AppendProblem>("problem", append);
+  add_numbers<MergeProblem>("problem", merge);
   add_numbers<MergeArgs>("args", merge);
   const std::string calls = "bindings/rust/src/calls/";
   return {{"bindings/rust/src/sys/call.rs", raw_module()},

@@ -119,7 +119,7 @@ BUGS = {
         ("normalize", "row sum over two of a quad's lanes", "total += ptx::shfl_bfly(total, 2);", ""),
         ("step", "scale applied to the scores twice", "return ptx::fma_rn(score, scale_log2, add);",
          "return ptx::fma_rn(score * scale_log2, scale_log2, add);"),
-        ("log_sum_exp", "LSE in base 2: ln 2 forgotten", "(log2_sum - offset[m][half]) * kLn2", "log2_sum - offset[m][half]"),
+        ("log_sum_exp", "LSE in base 2: ln 2 forgotten", "(log2_sum - offset[m][half]) * unit", "log2_sum - offset[m][half]"),
         ("log_sum_exp", "LSE of a row without keys computed", "if (row_sum[m][half] == 0.0f) return empty_row;", ""),
         ("normalize", "division by the sum of a row without keys", "total == 0.0f ? 0.0f : ptx::rcp_rn(total)",
          "ptx::rcp_rn(total)"),
@@ -204,6 +204,11 @@ BUGS = {
          "diagonal(first_row)", "variants"),
         ("scale_and_bias_keys", "ALiBi: the distance of the first column for all, where queries are columns",
          "distance - static_cast<float>(col)); };", "distance); };", "backward"),
+    ],
+    "lse_base.cuh": [
+        ("LseUnit", "LSE is always natural", "of_log2 = is_two ? 1.0f :", "of_log2 = false ? 1.0f :", "LSE to base 2"),
+        ("LseUnit", "LSE is always read as natural", "to_log2 = is_two ? 1.0f :", "to_log2 = false ? 1.0f :", "LSE to base 2"),
+        ("LseUnit", "dLSE in the wrong base", "of_natural = is_two ? 1.44269504088896341f : 1.0f", "of_natural = 1.0f", "LSE to base 2"),
     ],
     "sinks.cuh": [
         ("Sinks", "sink in the wrong base", "query_head<Config>(params, at, row)) * kLog2E", "query_head<Config>(params, at, row))", "variants"),

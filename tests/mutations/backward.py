@@ -15,9 +15,8 @@ BUGS = {
     "score_gradient.cuh": [
         ("subtract_delta", "dS without delta", "gradients.value[m][c][i] -= delta;", "gradients.value[m][c][i] -= 0.0f * delta;",
          "backward"),
-        ("exponent_offset", "LSE in units of e, exponents in those of 2", ": lse * kLog2E;", ": lse;", "backward"),
-        ("exponent_offset", "NaN for a row whose LSE is -inf", "lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E",
-         "lse * kLog2E", "backward"),
+        ("exponent_offset", "LSE in units of e, exponents in those of 2", ": lse * LseUnit<Config>::to_log2;", ": lse;", "backward"),
+        ("exponent_offset", "NaN for a row whose LSE is -inf", "lse == -ptx::infinity() ? ptx::infinity() : lse * LseUnit<Config>::to_log2", "lse * LseUnit<Config>::to_log2", "backward"),
         ("exponentiate", "exponents without the scale", "score_mod.scale_log2();", "score_mod.kLog2E;", "backward"),
         ("to_probabilities_and_gradients", "hidden pairs: dP times a probability of 0", "hide(gradients, 0.0f);", "", "backward"),
         ("to_unweighted_gradients", "hidden pairs: dP, which comes later, times a probability of 0", "hide(gradients, 0.0f);",
@@ -67,7 +66,10 @@ BUGS = {
     ],
     "sinks.cuh": [
         ("sink_gradient", "dSinks with the sign of delta", ": -ptx::ex2_approx(", ": ptx::ex2_approx(", "backward"),
-        ("sink_gradient", "a sink's probability in the wrong base", "(sink - lse) * kLog2E", "(sink - lse)", "backward"),
+        ("sink_gradient", "a sink's probability in the wrong base", "(sink - lse) * LseUnit<Config>::to_log2", "(sink - lse)",
+         "backward"),
+        ("backward_sinks", "a sink in the wrong base beside LSE", "attention.sinks + head) * LseUnit<Config>::of_natural", "attention.sinks + head)",
+         "LSE to base 2"),
         ("sink_gradient", "a head without a sink: -inf + inf", "sink == -ptx::infinity() ? 0.0f : -ptx", "-ptx", "backward"),
         ("sink_gradient_of_rows", "the last row counts for those that are missing", "row < end ? part : 0.0f", "part",
          "backward"),

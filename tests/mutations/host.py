@@ -24,6 +24,7 @@ BUGS = {
          "attention chunks"),
     ],
     "row_kernels.cpp": [
+        ("merge_kernel", "the kernel of another base", "rows.lse_base = problem.lse_base;", "", "LSE to base 2"),
         ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = KvType::e4m3;", "", "append to e4m3"),
     ],
     "planner.cpp": [

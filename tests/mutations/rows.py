@@ -75,7 +75,7 @@ BUGS = {
         ("merge_parts", "the last part left out", "part < weights.count; ++part", "part < weights.count - 1; ++part", "merge"),
         ("merge_parts", "weights that do not add up to 1", "ptx::rcp_rn(weights.sum)", "1.0f", "merge"),
         ("merge", "LSE of the first head for all", "params.lse + number,", "params.lse + at.row,", "merge"),
-        ("log_sum_exp", "LSE of the largest part alone", "ptx::fma_rn(ptx::lg2_approx(sum), 1.0f / kLog2E, largest)", "largest",
+        ("log_sum_exp", "LSE of the largest part alone", "ptx::fma_rn(ptx::lg2_approx(sum), LseUnit<Config>::of_log2, largest)", "largest",
          "merge"),
         ("merge", "all columns into the first eight", "at.row) + at.col; if (params.float32_output",
          "at.row); if (params.float32_output", "merge"),

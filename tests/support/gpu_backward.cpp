@@ -162,6 +162,7 @@ std::vector<double> sinks_limits(const GuardedBackward& call) {
   const reference::Result result =
       reference::attention_f64(in.problem, in.q, in.k, in.v, in.rule(), in.args.empty_row_lse);
   const double unit = in.problem.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  const double unit_of_lse = reference::lse_unit(in.problem.lse_base);
   std::vector<double> limits;
   for (std::int64_t h = 0; h < in.problem.heads_q; ++h) {
     double squares = 0, magnitudes = 0;
@@ -170,7 +171,7 @@ std::vector<double> sinks_limits(const GuardedBackward& call) {
       const auto& [entry, begin, count] = sequence.q;
       for (std::int64_t r = begin; r < begin + count; ++r) {
         const auto row = static_cast<std::size_t>((entry * in.problem.heads_q + h) * result.out.rows + r);
-        const double p = std::isinf(sink) ? 0 : std::exp(sink - result.lse[row]);
+        const double p = std::isinf(sink) ? 0 : std::exp(sink - result.lse[row] / unit_of_lse);
         for (std::int64_t d = 0; d < result.out.dim; ++d) {
           const double term =
               p * double{result.out.at(entry, h, r, d)} * double{call.d_out.at(entry, h, r, d)};

@@ -14,7 +14,9 @@ pub use context::{add_pack, Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;
 pub use half::{Bf16, F16, F8E4M3};
 pub use tensor::{contiguous_strides, Device, Element, Stream, Tensor, TensorMut};
-pub use words::{DType, Determinism, EmptyRowLse, Jit, KvType, Mask, PrecompileScope, RotaryStyle, RowAlignment, Tune};
+pub use words::{
+    DType, Determinism, EmptyRowLse, Jit, KvType, LseBase, Mask, PrecompileScope, RotaryStyle, RowAlignment, Tune,
+};
 
 /// Returns the library's version, "0.1.0".
 pub fn version() -> &'static str {

@@ -44,6 +44,16 @@ pub enum EmptyRowLse {
     NegativeInfinity = sys::FA2_EMPTY_ROW_NEGATIVE_INFINITY as isize,
 }
 
+/// The base of the logarithm in LSE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LseBase {
+    /// log(sum of exp(S)), as in FlashAttention
+    #[default]
+    Natural = sys::FA2_LSE_NATURAL as isize,
+    /// log2(sum of exp(S)), as in FlashInfer
+    Two = sys::FA2_LSE_BASE_TWO as isize,
+}
+
 /// How gradients may differ between runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Determinism {

@@ -2,7 +2,9 @@
 
 mod support;
 
-use fa2::{Attention, Bf16, Context, Device, EmptyRowLse, Error, Mask, Problem, RowAlignment, Tensor, TensorMut, F16};
+use fa2::{
+    Attention, Bf16, Context, Device, EmptyRowLse, Error, LseBase, Mask, Problem, RowAlignment, Tensor, TensorMut, F16,
+};
 use support::*;
 
 const SIZES: Sizes = Sizes { batch: 2, seqlen_q: 17, seqlen_k: 33, heads_q: 4, heads_kv: 2, dim: 16 };
@@ -72,7 +74,7 @@ fn windows_chunks_softcap_scale_and_slopes() {
 }
 
 #[test]
-fn fewer_sms() {
+fn lse_to_base_2_on_fewer_sms() {
     let s = SIZES;
     let (q, k) = (numbers::<F16>(count(&s.q()), 1), numbers::<F16>(count(&s.k()), 2));
     let (mut out, mut lse) = (q.clone(), vec![0.0f32; count(&s.lse())]);
@@ -80,11 +82,12 @@ fn fewer_sms() {
     let mut call =
         Attention::new(Tensor::new(&q, &s.q()).unwrap(), keys, keys, TensorMut::new(&mut out, &s.q()).unwrap());
     call.lse = Some(TensorMut::new(&mut lse, &s.lse()).unwrap());
-    call.sm_margin = 1;
+    (call.lse_base, call.sm_margin) = (LseBase::Two, 1);
     call.run().unwrap();
     let (expected, natural) = attention(s, &q, &k, &k, plain);
     assert_close(&out, &expected);
-    assert_close_f32(&lse, &natural);
+    let two: Vec<f64> = natural.iter().map(|x| x * std::f64::consts::LOG2_E).collect();
+    assert_close_f32(&lse, &two);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use fa2::{Append, Attention, Backward, Bf16, Determinism, Mask, Merge, RotaryStyle, Tensor, TensorMut, F16};
+use fa2::{Append, Attention, Backward, Bf16, Determinism, LseBase, Mask, Merge, RotaryStyle, Tensor, TensorMut, F16};
 use support::*;
 
 const SIZES: Sizes = Sizes { batch: 1, seqlen_q: 9, seqlen_k: 21, heads_q: 4, heads_kv: 2, dim: 16 };
@@ -129,6 +129,12 @@ fn append_writes_rotated_keys_behind_each_sequence() {
 
 #[test]
 fn merged_parts_are_attention_over_all_keys() {
+    merge_parts(LseBase::Natural, 1.0);
+    merge_parts(LseBase::Two, std::f64::consts::LOG2_E);
+}
+
+/// Merges parts whose LSE is the natural one times `unit`.
+fn merge_parts(base: LseBase, unit: f64) {
     let s = Sizes { seqlen_k: 24, ..SIZES };
     let half = Sizes { seqlen_k: 12, ..s };
     let q = numbers::<F16>(count(&s.q()), 1);
@@ -139,6 +145,7 @@ fn merged_parts_are_attention_over_all_keys() {
         let keys = part * k.len() / 2..(part + 1) * k.len() / 2;
         Attention {
             lse: Some(TensorMut::new(&mut lse_parts[part * sums..][..sums], &s.lse()).unwrap()),
+            lse_base: base,
             ..Attention::new(
                 Tensor::new(&q, &s.q()).unwrap(),
                 Tensor::new(&k[keys.clone()], &half.k()).unwrap(),
@@ -152,6 +159,7 @@ fn merged_parts_are_attention_over_all_keys() {
     let (mut out, mut lse) = (vec![0.0f32; rows], vec![0.0f32; sums]);
     Merge {
         lse: Some(TensorMut::new(&mut lse, &s.lse()).unwrap()),
+        lse_base: base,
         ..Merge::new(
             Tensor::new(&parts, &[2, 1, s.seqlen_q, s.heads_q, s.dim]).unwrap(),
             Tensor::new(&lse_parts, &[2, 1, s.heads_q, s.seqlen_q]).unwrap(),
@@ -163,6 +171,7 @@ fn merged_parts_are_attention_over_all_keys() {
     let (expected, expected_lse) = attention(s, &q, &k, &v, plain);
     let rounded: Vec<F16> = out.iter().map(|&x| F16::from_f32(x)).collect();
     assert_close(&rounded, &expected);
+    let expected_lse: Vec<f64> = expected_lse.iter().map(|x| x * unit).collect();
     assert_close_f32(&lse, &expected_lse);
 }
 

@@ -90,10 +90,10 @@ FA2_DEVICE void backward_delta(const BackwardParams& params) {
     if (row >= end || ptx::lane_index() % kLanes != 0) continue;
     const float d_lse =
         params.d_lse == nullptr || !exists ? 0.0f : ptx::ld_global_f32(params.d_lse + statistics + row);
-    ptx::st_global_f32(delta + row, exists ? sum - d_lse : 0.0f);
+    ptx::st_global_f32(delta + row, exists ? sum - d_lse * LseUnit<Config>::of_natural : 0.0f);
     if (!sums_dq) continue;
     const float lse = exists ? ptx::ld_global_f32(attention.lse + statistics + row) : ptx::infinity();
-    ptx::st_global_f32(delta + params.statistic_count + row, exponent_offset(lse));
+    ptx::st_global_f32(delta + params.statistic_count + row, exponent_offset<Config>(lse));
   }
 }
 

@@ -3,15 +3,23 @@
 
 #include "attention/common/dropout.cuh"
 #include "attention/common/key_blocks.cuh"
+#include "attention/common/lse_base.cuh"
 #include "attention/common/score_mod.cuh"
 
 namespace fa2 {
 
-/// Returns LSE as the exponents of P need it: times log2(e). Returns +inf for a row that sees no key, for
-/// either infinity.
+/// Returns LSE as the exponents of P need it: to base 2. Returns +inf for a row that sees no key, for either
+/// infinity.
+template <class Config>
 FA2_DEVICE float exponent_offset(float lse) {
-  constexpr float kLog2E = 1.44269504088896341f;
-  return lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E;
+  return lse == -ptx::infinity() ? ptx::infinity() : lse * LseUnit<Config>::to_log2;
+}
+
+/// In place of a Config, where `lse` holds exponent_offset() values.
+struct PreparedOffsets;
+template <>
+FA2_DEVICE float exponent_offset<PreparedOffsets>(float offset) {
+  return offset;
 }
 
 /// LSE and delta per row, in registers, for tiles whose rows are queries.
@@ -41,9 +49,9 @@ struct RowStatistics {
   }
 };
 
-/// LSE and delta per query, in shared memory, for tiles whose columns are queries. `kPrepared`: `lse` holds
-/// exponent_offset() values, not LSE.
-template <int kM, bool kPrepared = false>
+/// LSE and delta per query, in shared memory, for tiles whose columns are queries. `Config`: the kernel's, or
+/// PreparedOffsets.
+template <int kM, class Config>
 struct ColumnStatistics {
   SharedAddress lse;
   SharedAddress delta;
@@ -51,7 +59,7 @@ struct ColumnStatistics {
   template <class F>
   FA2_DEVICE void for_each_offset(int n, const F& f) const {
     visit(
-        lse, n, [](float value) { return kPrepared ? value : exponent_offset(value); }, f);
+        lse, n, [](float value) { return exponent_offset<Config>(value); }, f);
   }
   template <class F>
   FA2_DEVICE void for_each_delta(int n, const F& f) const {

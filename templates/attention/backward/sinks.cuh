@@ -7,15 +7,17 @@
 #pragma once
 
 #include "attention/backward/sums.cuh"
+#include "attention/common/lse_base.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 
 namespace fa2 {
 
-/// Returns the contribution of one row. A sink of -inf means no sink; LSE may be -inf then, too.
+/// Returns the contribution of one row. `sink` is in the base of LSE. A sink of -inf means no sink; LSE may be
+/// -inf then, too.
+template <class Config>
 FA2_DEVICE float sink_gradient(float sink, float lse, float delta) {
-  constexpr float kLog2E = 1.44269504088896341f;
-  return sink == -ptx::infinity() ? 0.0f : -ptx::ex2_approx((sink - lse) * kLog2E) * delta;
+  return sink == -ptx::infinity() ? 0.0f : -ptx::ex2_approx((sink - lse) * LseUnit<Config>::to_log2) * delta;
 }
 
 /// Queries whose LSE and delta a warp loads together.
@@ -23,13 +25,15 @@ constexpr int kSinkRows = 128;
 
 /// Returns a lane's sum over kSinkRows rows from `first` on. Rows from `end` on add nothing; `end` must
 /// exceed `first`.
+template <class Config>
 FA2_DEVICE float sink_gradient_of_rows(float sink, const float* lse, const float* delta, int first, int end) {
   float sum = 0.0f;
   FA2_UNROLL
   for (int i = 0; i < kSinkRows; i += 32) {
     const int row = first + i + ptx::lane_index();
     const int read = row < end ? row : end - 1;
-    const float part = sink_gradient(sink, ptx::ld_global_f32(lse + read), ptx::ld_global_f32(delta + read));
+    const float part =
+        sink_gradient<Config>(sink, ptx::ld_global_f32(lse + read), ptx::ld_global_f32(delta + read));
     sum += row < end ? part : 0.0f;
   }
   return sum;
@@ -58,7 +62,7 @@ template <class Config>
 FA2_DEVICE void backward_sinks(const BackwardParams& params) {
   const AttentionParams& attention = params.attention;
   const int head = static_cast<int>(ptx::block_index());
-  const float sink = ptx::ld_global_f32(attention.sinks + head);
+  const float sink = ptx::ld_global_f32(attention.sinks + head) * LseUnit<Config>::of_natural;
   float sum = 0.0f;
   int turn = ptx::warp_index();  // next group of kSinkRows queries, counted from the sequence's first
   for (int batch = 0; batch < attention.sequences.batch; ++batch) {
@@ -67,7 +71,7 @@ FA2_DEVICE void backward_sinks(const BackwardParams& params) {
     const float* const delta = params.delta + first_delta_of(params, shape, {0, head, batch});
     const int turns = (shape.seqlen_q + kSinkRows - 1) / kSinkRows;
     for (; turn < turns; turn += Config::warps)
-      sum += sink_gradient_of_rows(sink, lse, delta, turn * kSinkRows, shape.seqlen_q);
+      sum += sink_gradient_of_rows<Config>(sink, lse, delta, turn * kSinkRows, shape.seqlen_q);
     turn -= turns;
   }
   const float total = sum_of_block<Config>(sum);

@@ -1,6 +1,7 @@
 // Epilogue: stores the normalised output and the log-sum-exp (FlashAttention-2, Algorithm 1, lines 12-15).
 #pragma once
 
+#include "attention/common/lse_base.cuh"
 #include "attention/common/mask.cuh"
 #include "attention/common/scheduler.cuh"
 #include "attention/common/shared_layout.cuh"
@@ -55,7 +56,7 @@ FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& sh
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       if (row >= shape.rows || !row_map_of<Config>(params).is_filled(row)) continue;
       ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
-                         softmax.log_sum_exp(m, half, params.empty_row_lse));
+                         softmax.log_sum_exp(m, half, params.empty_row_lse, LseUnit<Config>::of_log2));
     }
   }
 }

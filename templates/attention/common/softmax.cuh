@@ -164,14 +164,13 @@ struct OnlineSoftmax {
     return near ? RowExponent{0.0f, -offset[m][half]} : RowExponent{-offset[m][half], -Unit::log2};
   }
 
-  /// Returns the natural log of the row's sum of exponentials, or `empty_row` without a key. normalize() must
-  /// run first.
-  FA2_DEVICE float log_sum_exp(int m, int half, float empty_row) const {
-    constexpr float kLn2 = 0.693147180559945309f;
+  /// Returns the log of the row's sum of exponentials, or `empty_row` without a key. `unit`: the factor of a
+  /// logarithm to base 2. normalize() must run first.
+  FA2_DEVICE float log_sum_exp(int m, int half, float empty_row, float unit) const {
     const float log2_sum = ptx::lg2_approx(row_sum[m][half]);
     if (row_sum[m][half] == 0.0f) return empty_row;
-    if (near) return (log2_sum - offset[m][half]) * kLn2;
-    return ptx::fma_rn(-offset[m][half], scale_log2 * kLn2, (log2_sum - Unit::log2) * kLn2);
+    if (near) return (log2_sum - offset[m][half]) * unit;
+    return ptx::fma_rn(-offset[m][half], scale_log2 * unit, (log2_sum - Unit::log2) * unit);
   }
 
  private:

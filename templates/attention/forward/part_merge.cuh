@@ -193,8 +193,8 @@ struct MergedRow {
     return part.sum == 0.0f ? 0.0f : part.sum * power;
   }
   FA2_DEVICE float log_sum_exp() const {
-    constexpr float kLn2 = 0.693147180559945309f;
-    return ptx::fma_rn(largest.score, scale_log2 * kLn2, (ptx::lg2_approx(sum) + largest.log2) * kLn2);
+    constexpr float kUnit = LseUnit<Config>::of_log2;
+    return ptx::fma_rn(largest.score, scale_log2 * kUnit, (ptx::lg2_approx(sum) + largest.log2) * kUnit);
   }
 
   /// Raises `largest` to the largest exponent in any of the row's lanes. Equal in all of them.

@@ -3,6 +3,7 @@
 // Launch: one thread per eight columns of a row.
 #pragma once
 
+#include "attention/common/lse_base.cuh"
 #include "attention/rows/merge_params.cuh"
 #include "attention/rows/row_chunks.cuh"
 #include "ptx/math.cuh"
@@ -20,9 +21,8 @@ struct MergedRow {
 
 /// The weights of partial outputs: exp(LSE - largest LSE). The difference comes first, because it is exact
 /// for the heavy ones.
+template <class Config>
 struct PartWeights {
-  static constexpr float kLog2E = 1.44269504088896341f;
-
   const float* lse;
   i64 part_stride;
   int count;
@@ -46,10 +46,10 @@ struct PartWeights {
   }
   FA2_DEVICE float of(int part) const {
     const float value = lse_of(part);
-    return value == -ptx::infinity() ? 0.0f : ptx::ex2_approx((value - largest) * kLog2E);
+    return value == -ptx::infinity() ? 0.0f : ptx::ex2_approx((value - largest) * LseUnit<Config>::to_log2);
   }
   FA2_DEVICE float log_sum_exp(float empty_row) const {
-    return sum == 0.0f ? empty_row : ptx::fma_rn(ptx::lg2_approx(sum), 1.0f / kLog2E, largest);
+    return sum == 0.0f ? empty_row : ptx::fma_rn(ptx::lg2_approx(sum), LseUnit<Config>::of_log2, largest);
   }
 };
 
@@ -94,7 +94,7 @@ FA2_DEVICE void store_eight(u16* to, const float (&value)[8]) {
 /// Computes the weighted mean of the partial outputs at `place`. A part of weight 0 is not read, because it
 /// may hold anything.
 template <class Config, class Part>
-FA2_DEVICE void merge_parts(const MergeParams& params, const PartWeights& weights, i64 place,
+FA2_DEVICE void merge_parts(const MergeParams& params, const PartWeights<Config>& weights, i64 place,
                             float (&merged)[8]) {
   const float factor = weights.sum == 0.0f ? 0.0f : ptx::rcp_rn(weights.sum);
   for (int part = 0; part < weights.count; ++part) {
@@ -117,7 +117,7 @@ FA2_DEVICE void merge(const MergeParams& params) {
   const int head_number = static_cast<int>(number / params.seqlen);
   const MergedRow at{head_number / params.heads, head_number % params.heads,
                      static_cast<int>(number % params.seqlen), static_cast<int>(thread % kThreadsOfRow) * 8};
-  const PartWeights weights(params, at);
+  const PartWeights<Config> weights(params, at);
   const i64 from = place_of(params.parts_strides, at.batch, at.head, at.row) + at.col;
   float merged[8] = {};
   if (params.float32_parts != 0) {

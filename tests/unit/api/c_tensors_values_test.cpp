@@ -131,10 +131,16 @@ TEST_CASE("c tensors: what no tensor tells stays") {
   DescribedCall call = dense_attention();
   call.leave_out(FA2_DROPOUT_STATE);
   call.problem.sm_margin = 8;
+  call.problem.lse_base = FA2_LSE_BASE_TWO;
   call.problem.batch_invariant = 1;
   REQUIRE(call.bind() == FA2_OK);
   CHECK(call.problem.sm_margin == 8);
+  CHECK(call.problem.lse_base == FA2_LSE_BASE_TWO);
   CHECK(call.problem.batch_invariant == 1);
+  DescribedCall merge = batched_merge();
+  merge.merge_problem.lse_base = FA2_LSE_BASE_TWO;
+  REQUIRE(merge.bind() == FA2_OK);
+  CHECK(merge.merge_problem.lse_base == FA2_LSE_BASE_TWO);
 }
 
 TEST_CASE("c tensors: the values read from the tensors of append and merge") {

@@ -35,6 +35,12 @@ int log2_of(const Bucket& bucket, std::string_view size) {
 
 }  // namespace
 
+TEST_CASE("bucket: the base of LSE does not count") {
+  PlannedProblem p({.head_dim = 64, .seqlen_q = 512, .seqlen_k = 512}, {}), changed = p;
+  changed.lse_base = LseBase::two;
+  CHECK(bucket_of(changed) == bucket_of(p));
+}
+
 TEST_CASE("a bucket rounds to the nearest power of two") {
   const Bucket bucket = bucket_of(problem(2, 32, 8, 4096, 1000));
   CHECK(bucket.group_log2 == 2);

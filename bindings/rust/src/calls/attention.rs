@@ -14,7 +14,7 @@ pub struct Attention<'a> {
     pub v: Tensor<'a>,
     /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
     pub out: TensorMut<'a>,
-    /// log-sum-exp of each row, natural logarithm; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
+    /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
     /// seqlen_q); float32; optional
     pub lse: Option<TensorMut<'a>>,
     /// slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with alibi
@@ -51,6 +51,8 @@ pub struct Attention<'a> {
     pub attention_chunk: Option<i64>,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
+    /// the base of the logarithm in LSE
+    pub lse_base: LseBase,
     /// SMs that persistent kernels leave to other kernels
     pub sm_margin: i32,
     /// queries; with varlen of the longest sequence
@@ -97,6 +99,7 @@ impl<'a> Attention<'a> {
             window_right: None,
             attention_chunk: None,
             batch_invariant: false,
+            lse_base: LseBase::default(),
             sm_margin: 0,
             max_seqlen_q: None,
             max_seqlen_k: None,
@@ -136,6 +139,7 @@ impl<'a> Attention<'a> {
         (problem.has_window_right, problem.window_right) = optional(self.window_right);
         (problem.has_attention_chunk, problem.attention_chunk) = optional(self.attention_chunk);
         problem.batch_invariant = i32::from(self.batch_invariant);
+        problem.lse_base = self.lse_base as i32;
         problem.sm_margin = self.sm_margin;
         problem.seqlen_q = self.max_seqlen_q.unwrap_or(-1);
         problem.seqlen_k = self.max_seqlen_k.unwrap_or(-1);

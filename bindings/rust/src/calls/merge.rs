@@ -7,13 +7,15 @@ pub struct Merge<'a> {
     /// partial outputs, each normalised; (parts, batch, seqlen, heads, head_dim) | (parts, seqlen, heads,
     /// head_dim); or float32
     pub out_parts: Tensor<'a>,
-    /// log-sum-exp of each part's rows, natural logarithm; either infinity for a row without a key; (parts,
-    /// batch, heads, seqlen) if batch | (parts, heads, seqlen); float32
+    /// log-sum-exp of each part's rows, to the base lse_base; either infinity for a row without a key;
+    /// (parts, batch, heads, seqlen) if batch | (parts, heads, seqlen); float32
     pub lse_parts: Tensor<'a>,
     /// the merged output; (batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim); or float32
     pub out: TensorMut<'a>,
     /// log-sum-exp of each merged row; (batch, heads, seqlen) if batch | (heads, seqlen); float32; optional
     pub lse: Option<TensorMut<'a>>,
+    /// the base of the logarithm in LSE, of the parts and of the result
+    pub lse_base: LseBase,
     /// the LSE of a row for which no part has a key; its O is 0
     pub empty_row_lse: EmptyRowLse,
     /// where the call is enqueued; ignored on the interpreter
@@ -28,6 +30,7 @@ impl<'a> Merge<'a> {
             lse_parts,
             out,
             lse: None,
+            lse_base: LseBase::default(),
             empty_row_lse: EmptyRowLse::default(),
             stream: Stream::default(),
         }
@@ -40,6 +43,10 @@ impl<'a> Merge<'a> {
             self.out.raw(),
             self.lse.raw(),
         ]
+    }
+
+    pub(crate) fn set_problem(&self, problem: &mut sys::fa2_merge_problem) {
+        problem.lse_base = self.lse_base as i32;
     }
 
     pub(crate) fn set_args(&self, args: &mut sys::fa2_merge_args) {

@@ -7,8 +7,8 @@
 use std::ffi::c_void;
 
 use crate::{
-    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, Mask, RotaryStyle, Stream, Tensor,
-    TensorMut,
+    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, LseBase, Mask, RotaryStyle, Stream,
+    Tensor, TensorMut,
 };
 
 #[rustfmt::skip]
@@ -123,6 +123,7 @@ impl Merge<'_> {
     pub fn run(&mut self) -> Result<(), Error> {
         let (mut problem, mut args) = (sys::fa2_merge_problem::default(), sys::fa2_merge_args::default());
         let mut place = sys::fa2_placement::default();
+        self.set_problem(&mut problem);
         self.set_args(&mut args);
         let (tensors, stream) = (self.tensors(), self.stream.raw());
         // SAFETY: above.

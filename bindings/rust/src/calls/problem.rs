@@ -36,6 +36,8 @@ pub struct Problem {
     pub values_in_keys: bool,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
+    /// the base of the logarithm in LSE
+    pub lse_base: LseBase,
     /// SMs that persistent kernels leave to other kernels
     pub sm_margin: i32,
     /// sequences
@@ -75,6 +77,7 @@ impl Default for Problem {
             kv_type: KvType::default(),
             values_in_keys: false,
             batch_invariant: false,
+            lse_base: LseBase::default(),
             sm_margin: 0,
             batch: 1,
             heads_q: 1,
@@ -107,6 +110,7 @@ impl Problem {
         problem.kv_type = self.kv_type as i32;
         problem.values_in_keys = i32::from(self.values_in_keys);
         problem.batch_invariant = i32::from(self.batch_invariant);
+        problem.lse_base = self.lse_base as i32;
         problem.sm_margin = self.sm_margin;
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;

@@ -41,8 +41,12 @@ c_struct! {
         pub values_in_keys: i32 = 0,
         /// the bits of a sequence do not depend on the batch; 0 or 1
         pub batch_invariant: i32 = 0,
+        /// the base of the logarithm in LSE; 0: natural, 1: two
+        pub lse_base: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -98,8 +102,8 @@ c_struct! {
         /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q,
         /// head_dim_v)
         pub out: fa2_tensor = fa2_tensor::default(),
-        /// log-sum-exp of each row, natural logarithm; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
-        /// seqlen_q); float32; optional
+        /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch,
+        /// heads_q, seqlen_q); float32; optional
         pub lse: *mut f32 = null_mut(),
         /// slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with
         /// alibi
@@ -289,8 +293,6 @@ c_struct! {
         pub float32_output: i32 = 0,
         /// head dimension of O, a multiple of 8 in 8..512
         pub head_dim: i32 = 128,
-        /// 0
-        pub reserved: i32 = 0,
         /// partial outputs; at least 1
         pub parts: i64 = 1,
         /// sequences; 1 if they are packed
@@ -315,7 +317,7 @@ c_struct! {
         pub parts: fa2_tensor = fa2_tensor::default(),
         /// elements from one partial output to the next
         pub part_stride: i64 = 0,
-        /// log-sum-exp of each part's rows, natural logarithm; either infinity for a row without a key;
+        /// log-sum-exp of each part's rows, to the base lse_base; either infinity for a row without a key;
         /// (parts, batch, heads, seqlen) if batch | (parts, heads, seqlen); float32
         pub lse_parts: fa2_tensor = fa2_tensor::default(),
         /// elements from one part's log-sum-exp to the next one's

@@ -41,8 +41,8 @@ struct KeyGradients {
       gemm_nt<Element>(scores, k, warp_row, ring.first_tile());  // S^T = K Q^T
       if constexpr (Config::computes_ds)
         gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
-      const ColumnStatistics<m_tiles> statistics{ring.statistics_tile(),
-                                                 ring.statistics_tile() + 4 * Config::tile_n};
+      const ColumnStatistics<m_tiles, Config> statistics{ring.statistics_tile(),
+                                                         ring.statistics_tile() + 4 * Config::tile_n};
       score_gradients<ScoreTile::keys_by_queries>(score_mod, dropout, ring.blocks, queries, statistics,
                                                   tile_row + warp_row, n)
           .to_probabilities_and_gradients(scores, gradients);

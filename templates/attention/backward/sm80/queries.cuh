@@ -30,7 +30,7 @@ FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, c
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       const bool exists = row < shape.seqlen_q;
-      of.offset[m][half] = exists ? exponent_offset(ptx::ld_global_f32(lse + row)) : ptx::infinity();
+      of.offset[m][half] = exists ? exponent_offset<Config>(ptx::ld_global_f32(lse + row)) : ptx::infinity();
       of.delta[m][half] = exists ? ptx::ld_global_f32(delta + row) : 0.0f;
     }
   }

@@ -99,7 +99,7 @@ struct QueryGradientSm80 {
 
 /// Returns LSE and delta for the ring's current query block.
 template <class Config, int kM, class Ring>
-FA2_DEVICE ColumnStatistics<kM, true> prepared_statistics(const Ring& ring) {
+FA2_DEVICE ColumnStatistics<kM, PreparedOffsets> prepared_statistics(const Ring& ring) {
   return {ring.statistics_tile(), ring.statistics_tile() + 4 * Config::tile_n};
 }
 

@@ -189,7 +189,8 @@ struct BackwardMainloopSm90 {
 
   /// Waits for the products and computes P and dS, rounded. P overlaps the second product.
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
-    const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
+    const ColumnStatistics<1, PreparedOffsets> statistics{dq.shared.offsets(at.index),
+                                                          dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     // With dropout, values are computed again instead of kept, because no registers are left.
     const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;

@@ -134,18 +134,18 @@ struct SplitBackward {
     dq.finish(place.before(), last_tile);
   }
 
-  FA2_DEVICE auto gradients_of(const QueryStep& step, const ColumnStatistics<1, true>& statistics,
+  FA2_DEVICE auto gradients_of(const QueryStep& step, const ColumnStatistics<1, PreparedOffsets>& statistics,
                                const ScoreMod<Config>& score_mod, const Dropout<Config>& of_head) const {
     return score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks, work.queries,
                                                        statistics, first_row, step.n);
   }
-  FA2_DEVICE ColumnStatistics<1, true> statistics() const {
+  FA2_DEVICE ColumnStatistics<1, PreparedOffsets> statistics() const {
     return {dq.shared.offsets(state.index), dq.shared.deltas(output_state.index)};
   }
 
   /// Computes P as `operand`, and the factors of dP - delta for the other warpgroup.
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
-    const ColumnStatistics<1, true> statistics = this->statistics();
+    const ColumnStatistics<1, PreparedOffsets> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
     const auto of = gradients_of(step, statistics, score_mod, of_head);
@@ -171,7 +171,7 @@ struct SplitBackward {
   }
 
   FA2_DEVICE void to_score_gradients(Scores& gradients, const QueryStep& step) {
-    const ColumnStatistics<1, true> statistics = this->statistics();
+    const ColumnStatistics<1, PreparedOffsets> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     gradients_of(step, statistics, score_mod, dropout_of_step(dropout, params, work, step))
         .to_unweighted_gradients(gradients);
