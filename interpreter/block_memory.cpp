@@ -175,6 +175,14 @@ float Block::atomic_add(float* address, float value, Site site) {
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
 }
 
+float Block::atomic_max(float* address, float value, Site site) {
+  require_global(Access::read_write, address, 4, site);
+  const std::atomic_ref greatest(*address);
+  float old = greatest.load(std::memory_order_relaxed);
+  while (!(old >= value) && !greatest.compare_exchange_weak(old, value, std::memory_order_relaxed)) continue;
+  return old;
+}
+
 void Block::atomic_add_v4(float* address, const float* values, Site site) {
   require_global(Access::read_write, address, 16, site);
   for (int i = 0; i < 4; ++i) std::atomic_ref(address[i]).fetch_add(values[i], std::memory_order_relaxed);

@@ -128,6 +128,7 @@ class Machine {
   virtual unsigned atomic_add(unsigned* address, unsigned value, Site site) = 0;
   virtual unsigned atomic_inc(unsigned* address, unsigned limit, Site site) = 0;
   virtual float atomic_add(float* address, float value, Site site) = 0;
+  virtual float atomic_max(float* address, float value, Site site) = 0;
   virtual void atomic_add_v4(float* address, const float* values, Site site) = 0;
 
   /// store_flag: store-release to a word of global memory. await_flag: waits until a load-acquire reads

@@ -1,9 +1,11 @@
 // Divides the workspace among the steps, and launches them.
 #include <planning/plan.h>
 #include <planning/widened_keys.h>
+#include <runtime/fill.h>
 #include <runtime/written_bytes.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -16,6 +18,17 @@ void launch_widened(const Plan& plan, const Call& call, Stream stream) {
   bool is_first = true;
   for (const Step& step : plan.steps)
     launch(step, std::exchange(is_first, false) ? call : widened.call(), stream);
+}
+
+/// Sets the largest logits, which kernels raise, to -infinity.
+void start_max_logits(const Plan& plan, const Call& call, Stream stream) {
+  if (!plan.problem.max_logits || call.operands[Role::max_logits].is_absent()) return;
+  const Operand& logits = call.operands[Role::max_logits];
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float* const data = static_cast<float*>(const_cast<void*>(logits.data));
+  const std::size_t count = size_in_bytes(logits) / sizeof(float);
+  if (plan.device != kInterpreterDevice) return fill(data, count, kNone, stream);
+  std::fill_n(data, count, kNone);
 }
 
 }  // namespace
@@ -41,6 +54,7 @@ void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* wo
     borrowed = plan.scratch->take(plan.workspace.scratch_bytes, stream);
     call.scratch = static_cast<std::byte*>(borrowed->data());
   }
+  start_max_logits(plan, call, stream);
   if (plan.widened) return launch_widened(plan, call, stream);
   for (const Step& step : plan.steps) launch(step, call, stream);
 }

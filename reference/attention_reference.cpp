@@ -31,6 +31,16 @@ struct Fused {
   double output(double o, double sum) const { return round_to(static_cast<float>(o / sum), dtype); }
 };
 
+/// Returns the largest value of each of `count` equal groups; -infinity for an empty one.
+std::vector<double> largest_of_groups(const std::vector<double>& values, std::int64_t count) {
+  std::vector<double> largest(static_cast<std::size_t>(count), -std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double& most = largest[i / (values.size() / largest.size())];
+    most = std::max(most, values[i]);
+  }
+  return largest;
+}
+
 template <class Arithmetic>
 Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
   const AttentionProblem& p = in.problem;
@@ -40,6 +50,7 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
   result.out = {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v, {}};
   result.out.values.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q * p.head_dim_v));
   result.lse.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q));
+  std::vector<double> largest(result.lse.size());
 
   const std::int64_t blocks = (p.seqlen_q + kRows - 1) / kRows, count = p.batch * p.heads_q * blocks;
   on_all_cores(count, [&](std::atomic<std::int64_t>& next) {
@@ -53,10 +64,13 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
       weigh(block, in.v, batch, kv_head, arithmetic, out);
       std::copy(out.begin(), out.end(), result.out.values.data() + offset_of(result.out, batch, head, first));
       const std::int64_t row = i / blocks * p.seqlen_q + first;
-      for (std::int64_t r = 0; r < block.count(); ++r)
+      for (std::int64_t r = 0; r < block.count(); ++r) {
         result.lse[static_cast<std::size_t>(row + r)] = block.lse(r, empty) * lse_unit(p.lse_base);
+        largest[static_cast<std::size_t>(row + r)] = block.largest(r);
+      }
     }
   });
+  result.max_logits = largest_of_groups(largest, p.batch * p.heads_q);
   return result;
 }
 
@@ -101,6 +115,7 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
     const Result part = compute(Inputs{alone, q, k, v, rule}, arithmetic, empty_row_lse);
     put_rows(part.out, sequence.q, result.out);
     put_rows(part.lse, sequence.q, result.out, result.lse);
+    result.max_logits.insert(result.max_logits.end(), part.max_logits.begin(), part.max_logits.end());
   }
   return result;
 }

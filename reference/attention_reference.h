@@ -28,12 +28,13 @@ struct Tensor {
 /// (reference/sequences.h).
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
-/// Output and LSE. With varlen, rows of no sequence are NaN.
+/// Outputs. With varlen, rows of no sequence are NaN.
 struct Result {
   Tensor out;
   /// (batch, heads_q, seqlen_q) or (heads_q, total_q), to the problem's lse_base. A row without keys has the
   /// infinity of empty_row_lse.
   std::vector<double> lse;
+  std::vector<double> max_logits;  ///< (batch, heads_q), whether the problem has max_logits or not
 };
 
 /// Returns the factor of a natural logarithm that makes it an LSE.
@@ -85,7 +86,7 @@ struct Errors {
 Errors errors_of(const Tensor& out, const Tensor& ref);
 
 /// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5. lse must lie within 1e-5 relative
-/// (absolute where |lse| < 1), with equal infinities. Elements with a reference that is not finite are not
+/// (absolute where |lse| < 1), with equal infinities, and so must max_logits. Elements with a reference that is not finite are not
 /// compared; if no element is compared, the verdict is not ok. Rows of no sequence do not count.
 struct Verdict {
   bool ok = false;
@@ -97,6 +98,7 @@ struct Verdict {
 };
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
               const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
-              EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
+              EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity,
+              const std::vector<float>* max_logits = nullptr);
 
 }  // namespace fa2::reference

@@ -60,12 +60,12 @@ std::size_t elements_of_sequences(const AttentionProblem& problem, const ScoreRu
   return std::min(static_cast<std::size_t>(rows * o.heads * o.dim), o.values.size());
 }
 
-/// Returns the largest relative error; absolute where |lse| < 1. Infinities must be equal. A NaN reference is
+/// Returns the largest relative error; absolute where |ref| < 1. Infinities must be equal. A NaN reference is
 /// not compared.
-Worst worst_lse_error(const std::vector<float>& lse, const std::vector<double>& ref) {
+Worst worst_relative_error(const std::vector<float>& values, const std::vector<double>& ref) {
   Worst worst;
   for (std::size_t i = 0; i < ref.size(); ++i) {
-    const double expected = ref[i], actual = lse[i];
+    const double expected = ref[i], actual = values[i];
     if (std::isnan(expected) || actual == expected) continue;
     const double error = std::isfinite(expected) && std::isfinite(actual)
                              ? std::abs(actual - expected) / std::max(1.0, std::abs(expected))
@@ -91,7 +91,7 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
     verdict.message += fmt::format("; lse has {} elements, expected {}", lse.size(), ref.lse.size());
     return;
   }
-  const Worst worst = worst_lse_error(lse, ref.lse);
+  const Worst worst = worst_relative_error(lse, ref.lse);
   verdict.lse_error = worst.error;
   verdict.message += fmt::format("; lse error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
   if (worst.error <= kLseLimit) return;
@@ -101,6 +101,22 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
   verdict.message +=
       fmt::format(", worst at [batch {}, head {}, row {}]: {} instead of {}", worst.index / rows / heads,
                   worst.index / rows % heads, worst.index % rows, lse[worst.index], ref.lse[worst.index]);
+}
+
+/// Judges max_logits and appends to the message.
+void check_max_logits(const std::vector<float>& max_logits, const Result& ref, Verdict& verdict) {
+  if (max_logits.size() != ref.max_logits.size()) {
+    verdict.ok = false;
+    verdict.message +=
+        fmt::format("; max_logits has {} elements, expected {}", max_logits.size(), ref.max_logits.size());
+    return;
+  }
+  const Worst worst = worst_relative_error(max_logits, ref.max_logits);
+  verdict.message += fmt::format("; max_logits error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
+  if (worst.error <= kLseLimit) return;
+  verdict.ok = false;
+  verdict.message += fmt::format(", worst at element {}: {} instead of {}", worst.index,
+                                 max_logits[worst.index], ref.max_logits[worst.index]);
 }
 
 /// One contract: the error may be `factor` times that of the dtype's baseline, over `elements` elements.
@@ -153,11 +169,12 @@ Errors errors_of(const Tensor& out, const Tensor& ref) {
 
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
               const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
-              EmptyRowLse empty_row_lse) {
+              EmptyRowLse empty_row_lse, const std::vector<float>* max_logits) {
   const Result ref = attention_f64(problem, q, k, v, rule, empty_row_lse);
   Verdict verdict = compare(out, ref.out, attention_baseline(problem, q, k, v, rule),
                             {problem.dtype, 2, elements_of_sequences(problem, rule, ref.out)});
   if (lse != nullptr && same_shape(out, ref.out)) check_lse(*lse, ref, verdict);
+  if (max_logits != nullptr) check_max_logits(*max_logits, ref, verdict);
   verdict.message = (verdict.ok ? "ok: " : "FAILED: ") + verdict.message;
   return verdict;
 }

@@ -144,6 +144,8 @@ class RowBlock {
     if (has_sink() || keys_of(r).begin != keys_of(r).end) return rows_[static_cast<std::size_t>(r)].lse;
     return empty_row_lse;
   }
+  /// Returns the largest score of the keys that row r sees; -infinity without a key.
+  double largest(std::int64_t r) const { return rows_[static_cast<std::size_t>(r)].largest; }
   double sink_probability(std::int64_t r) const {
     return has_sink() ? std::exp(sink_ - rows_[static_cast<std::size_t>(r)].lse) : 0;
   }
@@ -154,6 +156,7 @@ class RowBlock {
   struct Row {
     Real sum = 1;
     double lse = 0;
+    double largest = -kInfinity;
   };
 
   bool has_sink() const { return sink_ > -kInfinity; }
@@ -181,12 +184,13 @@ class RowBlock {
   /// Turns row r's scores into probabilities.
   void softmax(std::int64_t r) {
     const KeyRange keys = keys_of(r);
-    auto& [sum, lse] = rows_[static_cast<std::size_t>(r)];
+    auto& [sum, lse, largest] = rows_[static_cast<std::size_t>(r)];
     lse = sink_;
     if (keys.begin == keys.end) return;
     Real* const p = probabilities_.data() + r * keys_ + keys.begin;
     Real* const end = p + (keys.end - keys.begin);
-    const Real maximum = std::max(*std::max_element(p, end), static_cast<Real>(sink_));
+    largest = static_cast<double>(*std::max_element(p, end));
+    const Real maximum = std::max(static_cast<Real>(largest), static_cast<Real>(sink_));
     sum = has_sink() ? std::exp(static_cast<Real>(sink_) - maximum) : Real{0};
     for (Real* s = p; s != end; ++s) sum += * s = std::exp(*s - maximum);
     for (Real* s = p; s != end; ++s) *s = arithmetic_.probability(*s, sum);

@@ -32,6 +32,7 @@
   X(memcpy_dtoh, cuMemcpyDtoH, 3020)                                               \
   X(memcpy_async, cuMemcpyAsync, 4000)                                             \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                        \
+  X(memset_d32_async, cuMemsetD32Async, 3020)                                      \
   X(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange, 5050)              \
   X(stream_create_with_priority, cuStreamCreateWithPriority, 5050)                 \
   X(stream_destroy, cuStreamDestroy, 4000)                                         \

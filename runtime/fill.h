@@ -1,4 +1,4 @@
-// Zeroes of device memory that others allocated.
+// Constants in device memory that others allocated.
 #pragma once
 
 #include <fa2/types.h>
@@ -10,5 +10,8 @@ namespace fa2 {
 /// Sets `bytes` at `data` to 0, after the present work of `stream`. Data and stream must belong to the current CUDA context.
 /// @throws CudaError.
 void fill_zeros(void* data, std::size_t bytes, Stream stream);
+
+/// Like fill_zeros(), but sets `count` floats to `value`.
+void fill(float* data, std::size_t count, float value, Stream stream);
 
 }  // namespace fa2

@@ -29,7 +29,7 @@ std::size_t copy_stride(const AttentionProblem& p, std::int64_t dim) {
 }
 
 struct Sizes {
-  std::size_t q = 0, k = 0, v = 0, out = 0, lse = 0;  ///< elements
+  std::size_t q = 0, k = 0, v = 0, out = 0, lse = 0, max_logits = 0;  ///< elements
 
   void fit(const AttentionProblem& p, int copies) {
     const auto count = static_cast<std::size_t>(copies);
@@ -38,6 +38,7 @@ struct Sizes {
     v = std::max(v, copy_stride(p, p.head_dim_v) * count);
     out = std::max(out, count_of(q_entries(p), p.heads_q, p.head_dim_v));
     lse = std::max(lse, count_of(q_entries(p), p.heads_q, 1));
+    if (p.max_logits) max_logits = std::max(max_logits, static_cast<std::size_t>(p.batch * p.heads_q));
   }
 };
 
@@ -85,6 +86,7 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
                          Direction direction, const std::vector<int>& copies)
     : o_(elements(sizes_of(problems).out)),
       lse_(0),
+      max_logits_(sizes_of(problems).max_logits * sizeof(float)),
       dq_(0),
       dk_(0),
       dv_(0),
@@ -127,6 +129,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
   AttentionArgs args =
       bshd_args(problem, queries_.at(problem.dtype).q.data(), copied(in.k, problem.head_dim),
                 copied(in.v, problem.head_dim_v), o_.data(), static_cast<float*>(lse_.data()));
+  if (problem.max_logits) args.max_logits = static_cast<float*>(max_logits_.data());
   tables_.add_to(args, problem);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;

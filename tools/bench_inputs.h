@@ -17,7 +17,7 @@ enum class Direction : std::uint8_t { forward, backward };
 
 /// Tensors that are large enough for the largest problem, in the context that is current at construction. Q,
 /// K and V have normally distributed values, for every element type in use. There are one O, one number per head for
-/// the variants, and tables for varlen problems. For backwards there are also dO with such values, one LSE
+/// the variants and for max_logits, and tables for varlen problems. For backwards there are also dO with such values, one LSE
 /// and one of each gradient.
 class BenchInputs {
  public:
@@ -42,7 +42,7 @@ class BenchInputs {
 
   std::map<DType, Queries> queries_;
   std::map<ElementType, Keys> keys_;
-  DeviceBuffer o_, lse_, dq_, dk_, dv_, of_heads_;
+  DeviceBuffer o_, lse_, max_logits_, dq_, dk_, dv_, of_heads_;
   DeviceTables tables_;
 };
 

@@ -23,6 +23,8 @@ void add_inputs(CLI::App& verb, RunOptions& options) {
       "--lse", options.lse,
       "Log-sum-exp: float32 (batch, heads, seqlen_q), or (heads, total) if packed, to --lse-base. "
       "An output; with --backward an input");
+  verb.add_option("--max-logits", options.max_logits,
+                  "Output: the largest score of each head that enters the softmax, float32 (batch, heads)");
 }
 
 void add_backward(CLI::App& verb, RunOptions& options) {
@@ -31,6 +33,7 @@ void add_backward(CLI::App& verb, RunOptions& options) {
   const auto add = [&](const char* flag, std::string& path, const char* description) {
     return verb.add_option(flag, path, description)->needs(backward);
   };
+  backward->excludes(verb.get_option("--max-logits"));
   backward->needs(add("--d-out", options.d_out, "The gradient of the output, shaped like it"));
   add("--d-lse", options.d_lse, "The gradient of the log-sum-exp, float32 and shaped like it (default: 0)");
   add("--dq", options.dq,
@@ -41,7 +44,8 @@ void add_backward(CLI::App& verb, RunOptions& options) {
 
 /// Notes outputs that would replace an input or another output.
 void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
-  std::vector<NamedFile> outputs = {{"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
+  std::vector<NamedFile> outputs = {
+      {"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}, {"--max-logits", o.max_logits}};
   std::vector<NamedFile> inputs = {
       {"--q", o.q}, {"--k", o.k}, {"--v", o.v}, {"--d-out", o.d_out}, {"--d-lse", o.d_lse}};
   for (const auto& [table, path] : o.sequences.files) inputs.push_back({flag_of(table), path});

@@ -80,6 +80,7 @@ RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
   mistakes.require_none();
   in.problem = problem_of(in.q, in.k, in.v, options.dtype, options.mask.mask(), in.tables);
   in.problem.kv_type = kv_type;
+  in.problem.max_logits = !options.max_logits.empty();
   if (options.variants.fields.values_in_keys) require_values_in_keys(in);
   require_sound(in.tables, in.problem);
   in.k_scale = options.k_scale.value_or(1);

@@ -23,6 +23,7 @@ namespace fa2::tools {
 struct RunOptions {
   std::string q, k, v;
   std::string out, lse;      ///< outputs of the forward, inputs of the backward
+  std::string max_logits;    ///< output of the forward
   std::string d_out, d_lse;  ///< inputs of the backward
   std::string dq, dk, dv;    ///< outputs of the backward
   BackwardOptions backward;

@@ -12,24 +12,29 @@ namespace {
 
 struct Outputs {
   HostTensor out;
-  std::vector<float> lse;
+  std::vector<float> lse, max_logits;
   RunTime time;
 };
 
 /// Runs the plan, whose context must be current.
 Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInputs& variants,
                 const RunOptions& options, bool json) {
-  Outputs out{.out = output_of(in.problem, in.q), .lse = {}, .time = {}};
+  Outputs out{.out = output_of(in.problem, in.q), .lse = {}, .max_logits = {}, .time = {}};
   if (options.check || !options.lse.empty()) out.lse.resize(in.lse_count());
+  if (in.problem.max_logits)
+    out.max_logits.resize(static_cast<std::size_t>(in.problem.batch * in.problem.heads_q));
   const OwnedStream stream;
   const DeviceInputs inputs(in);
   const DeviceBuffer o = unwritten(out.out.bits.size() * sizeof out.out.bits[0], stream),
-                     lse = unwritten(out.lse.size() * sizeof out.lse[0], stream);
-  const Launch launch =
-      launch_of(plan, inputs.args(options, in, variants, o.data(), static_cast<float*>(lse.data())));
+                     lse = unwritten(out.lse.size() * sizeof out.lse[0], stream),
+                     logits = unwritten(out.max_logits.size() * sizeof out.max_logits[0], stream);
+  AttentionArgs args = inputs.args(options, in, variants, o.data(), static_cast<float*>(lse.data()));
+  args.max_logits = static_cast<float*>(logits.data());
+  const Launch launch = launch_of(plan, args);
   run_once(launch, stream, json);
   o.download(out.out.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
+  logits.download(out.max_logits.data(), logits.size());
   const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.out.bits.empty();
   if (is_timed) out.time = measure(launch, flops_of(in.problem, in.tables.pointers(in.problem)), stream);
   return out;
@@ -39,7 +44,8 @@ std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs
                                         const Outputs& out, const RunOptions& options) {
   if (!options.check) return std::nullopt;
   return reference::check(in.problem, in.q.logical(), in.k.logical(), in.v.logical(),
-                          rule_of(options, in, variants), out.out.logical(), &out.lse);
+                          rule_of(options, in, variants), out.out.logical(), &out.lse,
+                          EmptyRowLse::positive_infinity, in.problem.max_logits ? &out.max_logits : nullptr);
 }
 
 /// The files for the results.
@@ -47,16 +53,19 @@ struct OutputFiles {
   OutputFiles(const RunOptions& options, Mistakes& mistakes) {
     mistakes.attempt([&] { out.emplace(options.out); });
     if (!options.lse.empty()) mistakes.attempt([&] { lse.emplace(options.lse); });
+    if (!options.max_logits.empty()) mistakes.attempt([&] { max_logits.emplace(options.max_logits); });
   }
 
   void write(const RunInputs& in, const Outputs& results) {
     write_tensor(*out, results.out, in.are_float32());
     if (lse) write_npy(*lse, {in.lse_shape(), results.lse});
+    if (max_logits) write_npy(*max_logits, {{in.problem.batch, in.problem.heads_q}, results.max_logits});
     out->commit();
     if (lse) lse->commit();
+    if (max_logits) max_logits->commit();
   }
 
-  std::optional<OutputFile> out, lse;
+  std::optional<OutputFile> out, lse, max_logits;
 };
 
 Json json_of(const AttentionPlan& plan, const Outputs& out,
@@ -79,6 +88,7 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
       {"time", text_of(out.time)},
       {"output", fmt::format("{} {}", options.out, shape_text(out.out.extents.shape(out.out.layout)))},
       {"lse", options.lse},
+      {"max logits", options.max_logits},
       {"check", verdict ? verdict->message : ""},
       {"notes", e.notes},
   });

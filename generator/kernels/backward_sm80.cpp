@@ -148,7 +148,8 @@ constexpr KernelKind of_products(KernelPass pass, std::string_view main, std::st
           .estimated_registers = estimated_registers,
           .configs = configs<id>,
           .heuristic = heuristic<id>,
-          .constants = constants};
+          .constants = constants,
+          .reads = is_backward_trait};
 }
 
 /// Returns the kind of a kernel that reads rows once, without its tunables.
@@ -160,7 +161,8 @@ constexpr KernelKind of_rows(KernelPass pass, std::string_view main, std::string
           .entry = entry,
           .make_step = backward_sm80_step,
           .default_config = {.kernel = id},
-          .constants = constants};
+          .constants = constants,
+          .reads = is_backward_trait};
 }
 
 template <KernelId id>

@@ -97,9 +97,10 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const bool multiplies = traits.kv_type != KvType::same && (traits.softcap || traits.alibi);
   if (head_dim <= 64) {
     // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
-    // that gathers rows leaves fewer.
+    // that gathers rows leaves fewer. The largest of capped scores takes the most.
     const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits);
-    const KernelConfig three = with(12, multiplies ? 96 : is_lean ? 128 : 112, in_turns);
+    const bool is_rich = multiplies || (traits.max_logits && traits.softcap);
+    const KernelConfig three = with(12, is_rich ? 96 : is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
     };

@@ -50,9 +50,13 @@ constexpr bool is_row_trait(std::string_view trait) {
   return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
 }
 
-/// Returns whether a backward kernel that reads no LSE, or gets it in base 2 from another one, reads the trait.
+/// Returns whether a backward kernel that reads LSE reads the trait.
+constexpr bool is_backward_trait(std::string_view trait) {
+  return trait != "max_logits";
+}
+/// Like is_backward_trait(), for kernels that get LSE in base 2 from another one, or read none.
 constexpr bool is_backward_trait_without_lse(std::string_view trait) {
-  return trait != "lse_base";
+  return is_backward_trait(trait) && trait != "lse_base";
 }
 
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.

@@ -46,6 +46,10 @@ struct AttentionArgs {
   /// Optional: contiguous float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) if packed. The logarithm, to the problem's
   /// lse_base, of the sum of exp(S) over the keys that a query sees, and over its head's sink.
   float* lse = nullptr;
+  /// With max_logits, else null: contiguous float32 (batch, heads_q). The largest score of any query and a key that it sees, as it
+  /// enters the softmax: scaled, after softcap and ALiBi. Sinks and dropout do not count. -infinity if no query sees a key. The call
+  /// initialises it. The same bits in every run.
+  float* max_logits = nullptr;
 
   TensorStrides q_strides;  ///< `batch` is ignored if Q is packed
   TensorStrides k_strides;  ///< `batch`: from one page to the next if K is paged; ignored if K is packed
@@ -121,6 +125,10 @@ struct AttentionArgs {
             .help("values"),
         row("out", &A::out, &A::out_strides).shape(kOutputShape).help("the output"),
         row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, to the base lse_base"),
+        row("max_logits", &A::max_logits)
+            .shape("(batch, heads_q)")
+            .used_if("max_logits")
+            .help("largest score of each head that enters the softmax; -infinity without a visible key"),
         row("softcap", &A::softcap)
             .option("softcap")
             .used_if("softcap")

@@ -26,7 +26,7 @@ enum class Determinism : std::uint8_t { fastest, bitwise };
 /// The data of one call: pointers to memory of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
   /// The arguments of the forward. `o` and `lse` are inputs here, and must not be null. Numbers of variants and tables of sequences
-  /// must be the forward's. Slopes get no gradient. `workspace` is ignored.
+  /// must be the forward's. Slopes get no gradient. `workspace` and `max_logits` are ignored.
   AttentionArgs forward;
 
   const void* d_out = nullptr;  ///< gradient of O, shaped like O

@@ -49,8 +49,8 @@ typedef struct fa2_problem {
   int32_t values_in_keys; /* V is the first columns of K, as in latent attention (MLA); 0 or 1 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
+  int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
-  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -89,6 +89,9 @@ typedef struct fa2_args {
   /* log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
    * seqlen_q); float32; optional */
   float* lse;
+  /* largest score of each head that enters the softmax; -infinity without a visible key; (batch, heads_q);
+   * float32; given with max_logits */
+  float* max_logits;
   /* slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with alibi */
   const float* alibi_slopes;
   /* a logit per head that joins each row's softmax without a value; -infinity: none; (heads_q); float32;
@@ -117,7 +120,7 @@ typedef struct fa2_args {
   uint64_t dropout_seed; /* seed of the mask */
   uint64_t dropout_offset; /* another mask for every value, such as the number of the call */
 } fa2_args;
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 
 /* fa2::BackwardArgs */
 typedef struct fa2_backward_args {
@@ -270,30 +273,31 @@ enum {
   /* out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
   FA2_OUT = 3,
   FA2_LSE = 4, /* lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
-  FA2_ALIBI_SLOPES = 5, /* alibi_slopes: (heads_q) | (batch, heads_q); float32; given with alibi */
-  FA2_SINKS = 6, /* sinks: (heads_q); float32; given with sinks */
-  FA2_DROPOUT_STATE = 7, /* dropout_state: (2); int64; optional with dropout */
-  FA2_CU_SEQLENS_Q = 8, /* cu_seqlens_q: (batch + 1); int32; given with total_q */
-  FA2_CU_SEQLENS_K = 9, /* cu_seqlens_k: (batch + 1); int32; given with total_k; not with page_table */
-  FA2_SEQUSED_Q = 10, /* seqused_q: (batch); int32; optional with varlen */
-  FA2_SEQUSED_K = 11, /* seqused_k: (batch); int32; optional with varlen */
-  FA2_PAGE_TABLE = 12, /* page_table: (batch, max_pages); int32; given with page_size */
-  FA2_K_DESCALE = 13, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
-  FA2_V_DESCALE = 14, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
-  FA2_ATTENTION_TENSORS = 15,
+  FA2_MAX_LOGITS = 5, /* max_logits: (batch, heads_q); float32; given with max_logits */
+  FA2_ALIBI_SLOPES = 6, /* alibi_slopes: (heads_q) | (batch, heads_q); float32; given with alibi */
+  FA2_SINKS = 7, /* sinks: (heads_q); float32; given with sinks */
+  FA2_DROPOUT_STATE = 8, /* dropout_state: (2); int64; optional with dropout */
+  FA2_CU_SEQLENS_Q = 9, /* cu_seqlens_q: (batch + 1); int32; given with total_q */
+  FA2_CU_SEQLENS_K = 10, /* cu_seqlens_k: (batch + 1); int32; given with total_k; not with page_table */
+  FA2_SEQUSED_Q = 11, /* seqused_q: (batch); int32; optional with varlen */
+  FA2_SEQUSED_K = 12, /* seqused_k: (batch); int32; optional with varlen */
+  FA2_PAGE_TABLE = 13, /* page_table: (batch, max_pages); int32; given with page_size */
+  FA2_K_DESCALE = 14, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_V_DESCALE = 15, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_ATTENTION_TENSORS = 16,
   /* d_out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
-  FA2_D_OUT = 15,
+  FA2_D_OUT = 16,
   /* d_lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
-  FA2_D_LSE = 16,
+  FA2_D_LSE = 17,
   /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional */
-  FA2_GRAD_Q = 17,
+  FA2_GRAD_Q = 18,
   /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); optional */
-  FA2_GRAD_K = 18,
+  FA2_GRAD_K = 19,
   /* dv: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v);
    * optional */
-  FA2_GRAD_V = 19,
-  FA2_GRAD_SINKS = 20, /* d_sinks: (heads_q); float32; optional with sinks */
-  FA2_BACKWARD_TENSORS = 21
+  FA2_GRAD_V = 20,
+  FA2_GRAD_SINKS = 21, /* d_sinks: (heads_q); float32; optional with sinks */
+  FA2_BACKWARD_TENSORS = 22
 };
 
 /* The tensors of fa2_bind_append(). */

@@ -69,6 +69,9 @@ struct AttentionProblem {
   bool batch_invariant = false;
   /// The base of the logarithm in LSE. A backward takes the LSE, and the gradient of it, in the base of its problem.
   LseBase lse_base = LseBase::natural;
+  /// The call also writes the largest logit of each batch entry and query head (AttentionArgs::max_logits). Gradients ignore this
+  /// field.
+  bool max_logits = false;
   /// SMs that launches leave to other kernels, such as communication; 0 .. the device's SMs - 1. Persistent kernels launch blocks for
   /// the other SMs alone, and split KV counts with those. Kernels with one block per tile cannot be limited
   /// (KernelReport::is_persistent). The bits of batch_invariant and of bitwise gradients do not depend on it.
@@ -127,6 +130,7 @@ struct AttentionProblem {
             .option("batch_invariant")
             .help("the bits of a sequence do not depend on the batch"),
         row("lse_base", &P::lse_base).option("lse_base").help("the base of the logarithm in LSE"),
+        row("max_logits", &P::max_logits).help("the largest logit of each head is written"),
         row("sm_margin", &P::sm_margin)
             .option("sm_margin")
             .sizes(Axis::no_tensor)

@@ -21,4 +21,8 @@ FA2_DEVICE void red_add_global_v4_f32(float* address, const float (&value)[4], S
   machine->atomic_add_v4(address, value, site);
 }
 
+FA2_DEVICE void red_max_global_f32(float* address, float value, Site site = {}) {
+  machine->atomic_max(address, value, site);
+}
+
 }  // namespace fa2::ptx

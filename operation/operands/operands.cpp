@@ -134,10 +134,13 @@ Operand optional_operand(std::string_view name, Access access, const void* data,
 
 Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::size_t workspace_bytes) {
   const Sizes sizes = sizes_of(p);
-  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+  Operands operands = [&]<std::size_t... i>(std::index_sequence<i...>) {
     return Operands{{operand_of<i>(p, sizes, args)..., workspace_of(args.workspace, workspace_bytes)}};
   }
   (std::make_index_sequence<kForwardTensors>());
+  // Kernels raise the largest logits, which begin as -infinity.
+  operands.list[static_cast<std::size_t>(Role::max_logits)].access = Access::read_write;
+  return operands;
 }
 
 BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardArgs& args,
@@ -150,6 +153,7 @@ BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardA
   at(Role::workspace).data = args.workspace;
   at(Role::out).access = at(Role::lse).access = Access::read;
   at(Role::lse).optional = false;
+  at(Role::max_logits).extents[0] = 0;  // it is ignored
   [&]<std::size_t... i>(std::index_sequence<i...>) {
     ((operands.list[kOperandCount + i] = operand_of<kForwardTensors + i>(p, sizes, args)), ...);
   }

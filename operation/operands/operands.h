@@ -35,6 +35,7 @@ enum class Role : std::uint8_t {
   v = operand_index("v"),
   out = operand_index("out"),
   lse = operand_index("lse"),
+  max_logits = operand_index("max_logits"),
   dropout_state = operand_index("dropout.state"),
   cu_seqlens_q = operand_index("cu_seqlens_q"),
   cu_seqlens_k = operand_index("cu_seqlens_k"),

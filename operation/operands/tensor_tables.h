@@ -19,11 +19,12 @@ constexpr TensorTable attention_tensors() {
   return table;
 }
 
-/// O and LSE, the forward's outputs, are inputs of the backward.
+/// O and LSE, the forward's outputs, are inputs of the backward. It ignores the largest logits.
 constexpr TensorTable backward_tensors() {
   TensorTable table = attention_tensors();
   for (const char* const output : {"out", "lse"})
     table.tensor(output).is_optional = table.tensor(output).is_written = false;
+  table.tensor("max_logits").is_written = false;
   add_tensors<AttentionProblem, BackwardArgs>(table, true);
   return table;
 }

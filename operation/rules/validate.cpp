@@ -307,6 +307,8 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   if (computes_nothing(problem)) return found;
   check_tables(found, problem, args);
   check_values_in_keys(found, problem, operands);
+  if (!problem.max_logits && args.max_logits != nullptr)
+    found.push_back({"max_logits", "given", "must be null, or the problem's max_logits true"});
   check_operands(found, operands, problem.row_alignment);
   return found;
 }

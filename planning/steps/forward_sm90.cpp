@@ -16,8 +16,10 @@ namespace {
 constexpr std::size_t kShares = offsetof(AttentionParamsSm90, shares);
 
 void fill_forward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  const AttentionArgs& args = call.args.as<AttentionArgs>();
   AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
-  add_call(params.attention, call.problem, call.args.as<AttentionArgs>());
+  add_call(params.attention, call.problem, args);
+  params.max_logits = args.max_logits;
   fill_tensor_maps(call.problem, step.config, call.operands, params);
 }
 

@@ -9,8 +9,10 @@ namespace fa2 {
 namespace {
 
 void fill_forward_split(const Step& step, const Call& call, ParamsBuffer& buffer) {
-  add_call(buffer.emplace(step.constants.as<AttentionParamsSplit>()).attention, call.problem,
-           call.args.as<AttentionArgs>());
+  const AttentionArgs& args = call.args.as<AttentionArgs>();
+  AttentionParamsSplit& params = buffer.emplace(step.constants.as<AttentionParamsSplit>());
+  add_call(params.attention, call.problem, args);
+  params.max_logits = args.max_logits;
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ void TrialTensors::point() {
   const auto floats = [&](Role role) { return static_cast<float*>(at(role)); };
   AttentionArgs& args = args_.forward;
   args = bshd_args(problem_, at(Role::q), at(Role::k), at(Role::v), at(Role::out), floats(Role::lse));
+  args.max_logits = floats(Role::max_logits);
   args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
   args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
   args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));

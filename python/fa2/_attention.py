@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from . import _core, _mistakes
-from ._call import MASKS, Options
+from . import _core, _hooks, _mistakes
+from ._call import CU_SEQLENS_Q, MASKS, MAX_LOGITS, Options, replaced
 from ._explanation import Explanation
 from ._types import CallOptions, Causal, Layout, LseBase, Tensor
 
@@ -40,6 +40,10 @@ def attention(
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool, **options: Unpack[CallOptions]
 ) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = ..., return_max_logits: Literal[True], **options: Unpack[CallOptions]
+) -> tuple[Tensor, ...]: ...
 def attention(
     q: Any,
     k: Any,
@@ -57,6 +61,7 @@ def attention(
     softcap: float = 0.0,
     softmax_scale: float | None = None,
     dropout_p: float = 0.0,
+    max_logits: Any = None,
     alibi_slopes: Any = None,
     sinks: Any = None,
     dropout_state: Any = None,
@@ -71,6 +76,7 @@ def attention(
     out: Any = None,
     layout: Layout = "bshd",
     return_lse: bool = False,
+    return_max_logits: bool = False,
     deterministic: bool = False,
     autocast: bool = False,
     **unknown: Any,
@@ -96,6 +102,8 @@ def attention(
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
         or (heads, total_q); +inf for a query without a key, whose output is 0. Differentiable.
+    return_max_logits: returns max_logits too, as the last of a tuple: a new tensor, unless max_logits is given. Not
+        differentiable, and not under torch.compile.
     deterministic: the backward has the same bits in every run, as under torch.use_deterministic_algorithms(True). The
         forward always has.
     autocast: under torch.autocast, float32 tensors are cast to its dtype. Without this argument they are an error.
@@ -113,6 +121,8 @@ def attention(
     softcap: scores become softcap * tanh(score / softcap); scaled scores; finite and above 0; 0: none.
     softmax_scale: any finite value; absent: 1 / sqrt(head_dim).
     dropout_p: share of probabilities that are dropped; at least 0 and below 1; 0: none.
+    max_logits: float32 (batch, heads_q); largest score of each head that enters the softmax; -infinity without a
+        visible key.
     alibi_slopes: float32 (heads_q) or (batch, heads_q); slope * distance is subtracted from scores.
     sinks: float32 (heads_q); a logit per head that joins each row's softmax without a value; -infinity: none.
     dropout_state: int64 (2); seed and offset on the device, in place of the two numbers, which are 0 then.
@@ -131,7 +141,7 @@ def attention(
     try:
         mask, dropout_seed, dropout_offset = MASKS[causal], 0, 0
         window_left, window_right = window_size
-        options = (  # as Options, which costs a microsecond to make
+        options: tuple[Any, ...] = (  # as Options, which costs a microsecond to make
             # written: option names
             mask,
             window_left,
@@ -147,6 +157,7 @@ def attention(
             dropout_p,
             dropout_seed,
             dropout_offset,
+            max_logits,
             alibi_slopes,
             sinks,
             dropout_state,
@@ -161,6 +172,8 @@ def attention(
         )
         if unknown:
             raise TypeError("unexpected keywords")
+        if return_max_logits:
+            return _with_max_logits(q, k, v, out, layout, return_lse, deterministic, autocast, options)
         backend = _backends.get(type(q)) or _find_backend(q)
         if layout == "bshd":
             return backend.attend(q, k, v, out, return_lse, deterministic, autocast, options)
@@ -191,6 +204,25 @@ def _swap(x: Any, layout: str) -> Any:
     return x.swapaxes(1, 2)
 
 
+def _new_max_logits(q: Any, cu_seqlens_q: Any) -> Any:
+    """Returns memory for max_logits. q: (batch, seqlen_q, heads, head_dim), or packed."""
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    return _hooks.new(q, (batch, q.shape[-2]), "float32")
+
+
+def _with_max_logits(
+    q: Any, k: Any, v: Any, out: Any, layout: str, return_lse: bool, deterministic: bool, autocast: bool, options: Any
+) -> tuple[Any, ...]:
+    """Returns (out, max_logits), or (out, lse, max_logits). `options`: a tuple like Options."""
+    q, k, v, out = (q, k, v, out) if layout == "bshd" else (_swap(x, layout) for x in (q, k, v, out))
+    if (logits := options[MAX_LOGITS]) is None:
+        logits = _new_max_logits(q, options[CU_SEQLENS_Q])
+        options = replaced(options, max_logits=logits)
+    result = _find_backend(q).attend(q, k, v, out, return_lse, deterministic, autocast, options)
+    result, *lse = result if return_lse else (result,)
+    return (result if layout == "bshd" else _swap(result, layout), *lse, logits)
+
+
 def _error_of(error: BaseException, arguments: dict[str, Any], unknown: dict[str, Any]) -> BaseException:
     def check(wrong: Any) -> None:
         tensors = [None if name in wrong else arguments[name] for name in ("q", "k", "v", "out")]
@@ -219,7 +251,9 @@ def _on_backend(function: str, q: Any, k: Any, v: Any, given: Any, backward: boo
     try:
         if unknown:
             raise TypeError("unknown keywords")
-        tensors = (q, k, v) if known["layout"] == "bshd" else (_swap(x, known["layout"]) for x in (q, k, v))
+        tensors = [q, k, v] if known["layout"] == "bshd" else [_swap(x, known["layout"]) for x in (q, k, v)]
+        if known["return_max_logits"] and known["max_logits"] is None:
+            known["max_logits"] = _new_max_logits(tensors[0], known["cu_seqlens_q"])
         json_text: str = getattr(_find_backend(q), function)(*tensors, _as_options(known), gradients, *others)
         return json_text
     except _mistakes.CAUGHT as error:

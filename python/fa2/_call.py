@@ -28,6 +28,7 @@ class Options(NamedTuple):
     dropout_p: float
     dropout_seed: int
     dropout_offset: int
+    max_logits: Any
     alibi_slopes: Any
     sinks: Any
     dropout_state: Any
@@ -44,6 +45,7 @@ class Options(NamedTuple):
 #: The options that are tensors, which are the last ones.
 TENSORS = (
     # written: tensor options
+    "max_logits",
     "alibi_slopes",
     "sinks",
     "dropout_state",
@@ -82,6 +84,7 @@ FLAGS = {
     "varlen": "sequences have lengths of their own, which only the device knows",
     "values_in_keys": "V is the first columns of K, as in latent attention (MLA)",
     "batch_invariant": "the bits of a sequence do not depend on the batch",
+    "max_logits": "the largest logit of each head is written",
     # end of problem flags
 }
 
@@ -97,6 +100,7 @@ HEAD_NUMBERS = {
 SOFTMAX_SCALE = Options._fields.index("softmax_scale")
 DROPOUT_P = Options._fields.index("dropout_p")
 SINKS = Options._fields.index("sinks")
+MAX_LOGITS = Options._fields.index("max_logits")
 CU_SEQLENS_Q = Options._fields.index("cu_seqlens_q")
 SEQUSED_Q = Options._fields.index("seqused_q")
 

@@ -112,6 +112,8 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     options.update(attention_chunk=args.attention_chunk)
     options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
     options.update(lse_base=args.lse_base, sm_margin=args.sm_margin)
+    if args.max_logits:
+        options["max_logits"] = arrays.zeros((args.batch, args.heads))
     options.update({name: arrays.zeros((args.heads,)) for flag, name in HEAD_NUMBERS.items() if getattr(args, flag)})
     if args.varlen:
         options["seqused_q"] = arrays.lengths(args.batch, seqlen_q)

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _core, _hooks, _torch_ops
-from ._call import DIFFERENTIABLE_INDICES, DROPOUT_P, SINKS, Options
+from ._call import DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options
 from ._torch_run import no_gradients, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -98,6 +98,11 @@ def attend(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"
         )
     if compiling or not is_plain(q, k, v):
+        if options[MAX_LOGITS] is not None:
+            raise _core.InvalidRequest(
+                "max_logits = given, must be None under torch.compile, of subclasses and under modes and transforms: "
+                "leave out return_max_logits= and max_logits="
+            )
         if out is not None:
             raise _core.InvalidRequest(
                 "out = given, must be None for subclasses and under modes and transforms: leave out= away"

@@ -28,6 +28,7 @@ _OPTIONS = (
     "float dropout_p, "
     "int dropout_seed, "
     "int dropout_offset, "
+    "Tensor? max_logits, "
     "Tensor? alibi_slopes, "
     "Tensor? sinks, "
     "Tensor? dropout_state, "

@@ -26,7 +26,7 @@ LseBase = Literal["natural", "two"]
 
 
 class CallOptions(TypedDict, total=False):
-    """attention()'s keywords, except return_lse."""
+    """attention()'s keywords, except return_lse and return_max_logits."""
 
     causal: Causal
     window_size: tuple[int, int]
@@ -40,6 +40,7 @@ class CallOptions(TypedDict, total=False):
     softcap: float
     softmax_scale: float | None
     dropout_p: float
+    max_logits: Any
     alibi_slopes: Any
     sinks: Any
     dropout_state: Any

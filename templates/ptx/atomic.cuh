@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/keywords.cuh"
+#include "ptx/math.cuh"
 
 namespace fa2::ptx {
 
@@ -34,6 +35,17 @@ FA2_DEVICE void red_add_global_v4_f32(float* address, const float (&value)[4]) {
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(value[0]),
                "f"(value[1]), "f"(value[2]), "f"(value[3])
                : "memory");
+}
+
+/// Raises a float that is not NaN. Two instructions on integers, because red.max has no floats: those above 0 order as signed
+/// integers, and those below in reverse as unsigned ones. `value` must not be NaN.
+FA2_DEVICE void red_max_global_f32(float* address, float value) {
+  const u32 bits = bits_of(value + 0.0f);  // turns -0 into 0
+  if (value >= 0.0f) {
+    asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
+  } else {
+    asm volatile("red.relaxed.gpu.global.min.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
+  }
 }
 
 }  // namespace fa2::ptx

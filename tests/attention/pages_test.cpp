@@ -69,6 +69,7 @@ void expect_contracts(const std::vector<std::string>& configs, const std::vector
     if (c[4] == 3) problem.attention_chunk = 50;
     problem.softcap = c[5] == 1;
     problem.alibi = c[6] == 1;
+    problem.max_logits = i % 4 == 3;
     problem.dtype = c[7] == 1 ? DType::bf16 : DType::f16;
     std::tie(problem.heads_q, problem.heads_kv) = kHeads[i % std::size(kHeads)];
     const std::size_t mix = i % length_mixes().size();

@@ -1,4 +1,4 @@
-// Windows, softcap, ALiBi, sinks, dropout and bases of LSE: alone, in pairs and all together, with
+// Windows, softcap, ALiBi, sinks, dropout, bases of LSE and largest logits: alone, in pairs and all together, with
 // every forward kernel.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -34,6 +34,7 @@ struct Variant {
   std::optional<std::int64_t> window_left = {}, window_right = {};
   bool softcap = false, alibi = false, sinks = false, dropout = false;
   LseBase lse_base = LseBase::natural;
+  bool max_logits = false;
 };
 
 /// Each variant alone, each pair of the first five, and all of these.
@@ -58,7 +59,12 @@ const std::vector<Variant> kVariants = {
     {.sinks = true, .dropout = true},
     {.window_right = 40, .softcap = true, .alibi = true, .sinks = true, .dropout = true},
     {.lse_base = LseBase::two},
-    {.window_left = 20, .sinks = true, .lse_base = LseBase::two}};
+    {.window_left = 20, .sinks = true, .lse_base = LseBase::two},
+    {.max_logits = true},
+    {.window_left = 20, .max_logits = true},
+    {.softcap = true, .max_logits = true},
+    {.window_right = 7, .alibi = true, .sinks = true, .max_logits = true},
+    {.softcap = true, .alibi = true, .dropout = true, .lse_base = LseBase::two, .max_logits = true}};
 
 AttentionProblem with(const Variant& variant, AttentionProblem problem) {
   problem.window_left = variant.window_left;
@@ -68,6 +74,7 @@ AttentionProblem with(const Variant& variant, AttentionProblem problem) {
   problem.sinks = variant.sinks;
   problem.dropout = variant.dropout;
   problem.lse_base = variant.lse_base;
+  problem.max_logits = variant.max_logits;
   return problem;
 }
 

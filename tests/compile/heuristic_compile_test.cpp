@@ -44,18 +44,19 @@ std::vector<KernelSource> heuristic_kernels() {
   return std::move(kernels).list();
 }
 
-/// Returns kernels with each variant alone and with all of them. Masks and lengths change from one to the
-/// next.
+/// Returns kernels with each variant alone and with all of them; largest logits also of capped and of biased
+/// scores. Masks and lengths change from one to the next.
 std::vector<KernelSource> variant_kernels() {
   Kernels kernels;
   int i = 0;
   for (const char* name : {"sm_80", "sm_90a"}) {
     for (const int head_dim : {64, 128, 256}) {
-      for (const int variants : {1, 2, 4, 8, 15}) {
+      for (const int variants : {1, 2, 4, 8, 15, 16, 18, 20}) {
         PlannedProblem p = square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none,
                                   i % 3 == 0 ? 1024 : 8192);
         if (variants & 1) p.window_left = p.window_right = 4096;
-        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8,
+        p.max_logits = variants & 16;
         p.lse_base = i % 4 == 0 ? LseBase::two : LseBase::natural;
         kernels.add(p, *find_arch(name));
         ++i;

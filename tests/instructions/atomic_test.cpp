@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "../support/device_under_test.h"
@@ -112,6 +113,27 @@ TEST_CASE("red.add sums float32 over all blocks") {
   std::vector<float> sums(kThreads);
   memory.sums.download(sums.data(), memory.sums.size());
   for (const float sum : sums) CHECK(sum == 0.25f * kBlocks * (kBlocks - 1));
+}
+
+TEST_CASE("red.max raises float32 of either sign, from -infinity on, and takes -0 for 0") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  std::vector<float> sums(kThreads, -std::numeric_limits<float>::infinity());
+  memory.sums.upload(sums.data(), memory.sums.size());
+  memory.run(R"(
+    // Columns: negative alone, of both signs, -0 above negative ones, and nothing above -infinity.
+    const float block = static_cast<float>((block_index() * 37) % 64), column = static_cast<float>(thread_index());
+    const float values[4] = {-1.0f - block - column, block - 32.0f, block == 7.0f ? -0.0f : -block - 1.0f, -infinity()};
+    red_max_global_f32(p.sums + thread_index(), values[thread_index() % 4]);
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), 0.0f);)");
+  memory.sums.download(sums.data(), memory.sums.size());
+  for (std::size_t i = 0; i < sums.size(); i += 4) {
+    CHECK(sums[i] == -1.0f - static_cast<float>(i));
+    CHECK(sums[i + 1] == 31);
+    CHECK(sums[i + 2] == 0);
+    CHECK(sums[i + 3] == -std::numeric_limits<float>::infinity());
+  }
 }
 
 TEST_CASE("red.add of four floats sums each of them over all blocks") {

@@ -210,6 +210,18 @@ BUGS = {
         ("LseUnit", "LSE is always read as natural", "to_log2 = is_two ? 1.0f :", "to_log2 = false ? 1.0f :", "LSE to base 2"),
         ("LseUnit", "dLSE in the wrong base", "of_natural = is_two ? 1.44269504088896341f : 1.0f", "of_natural = 1.0f", "LSE to base 2"),
     ],
+    "largest_scores.cuh": [
+        ("add", "largest scores of even columns alone",
+         "ptx::max_f32(scores.value[m][n][2 * half], scores.value[m][n][2 * half + 1])", "scores.value[m][n][2 * half]", "max logits"),
+        ("add", "largest scores of the last block alone", "ptx::max_f32(largest[m][half], both)", "both", "max logits"),
+        ("store", "largest scores of two of a quad's lanes", "most = ptx::max_f32(most, ptx::shfl_bfly(most, 2));", "", "max logits"),
+        ("store", "largest scores of rows that do not exist", "row >= shape.rows ||", "", "max logits"),
+        ("store", "largest scores of empty rows of packed heads", "|| !row_map_of<Config>(params).is_filled(row)", "", "max logits"),
+        ("store", "largest logits of the first batch entry", "static_cast<i64>(at.batch) * heads", "static_cast<i64>(0) * heads", "max logits"),
+        ("store", "largest logits of a packed group's first head", "query_head<Config>(params, at, row)", "at.head * params.packing.heads",
+         "max logits"),
+        ("store", "largest logits in base 2", "most * (scale_log2 * kLn2)", "most * scale_log2", "max logits"),
+    ],
     "sinks.cuh": [
         ("Sinks", "sink in the wrong base", "query_head<Config>(params, at, row)) * kLog2E", "query_head<Config>(params, at, row))", "variants"),
         ("Sinks", "sink of the first head", "params.sinks + query_head<Config>(params, at, row))", "params.sinks)", "variants"),

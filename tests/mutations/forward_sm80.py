@@ -44,6 +44,8 @@ BUGS = {
         ("run", "keys' factor behind softcap and bias",
          "descales.scale_scores(scores); score_mod.apply(scores, first_row, n * Config::tile_n);",
          "score_mod.apply(scores, first_row, n * Config::tile_n); descales.scale_scores(scores);", "8-bit"),
+        ("run", "largest scores before the mask", "blocks.hide_keys(mask, scores, first_row, n); largest.add(scores);",
+         "largest.add(scores); blocks.hide_keys(mask, scores, first_row, n);", "max logits"),
         ("run", "mask in the last key block only", "blocks.hide_keys(", "if (n == blocks.end - 1) blocks.hide_keys("),
         ("run", "scores are not cleared", "scores.clear();", ""),
         ("run", "no rescale of the output when the maximum rises", "if (softmax.step(scores)) softmax.rescale(output);",

@@ -31,6 +31,10 @@ BUGS = {
         ("usable_sms", "sm_margin is ignored", "return sms - margin;", "return sms;", "sm_margin"),
         ("usable_sms", "sm_margin may leave no SM", "margin >= sms", "margin > sms", "sm_margin"),
     ],
+    "plan.cpp": [
+        ("start_max_logits", "largest logits begin with what memory holds", "!plan.problem.max_logits ||", "true ||", "max logits"),
+        ("start_max_logits", "largest logits begin with 0", "-std::numeric_limits<float>::infinity()", "0.0f", "max logits"),
+    ],
     "steps/append.cpp": [
         ("fill_append", "values with the factors of keys", "factors_of(args.v_descale, args.v_descale_strides)",
          "factors_of(args.k_descale, args.k_descale_strides)", "append to e4m3"),

@@ -162,6 +162,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       v_(buffer_for(layouts.v, kv_element())),
       out_(buffer_for(layouts.out)),
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
+      max_logits_(problem.max_logits ? index(problem.batch * problem.heads_q) * sizeof(float) : 0),
       numbers_(kForwardTensors * index(problem.batch * problem.heads_q) * sizeof(float)),
       descales_(2 * index(problem.batch * (problem.heads_kv + kDescaleGap)) * sizeof(float)),
       tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
@@ -172,6 +173,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.v = static_cast<const std::byte*>(v_.data()) + layouts.v.first * bytes_of(kv_element());
   args.out = element(out_, layouts.out.first);
   args.lse = static_cast<float*>(lse_.data()) + kGuard;
+  if (problem.max_logits) args.max_logits = static_cast<float*>(max_logits_.data());
   args.q_strides = layouts.q.strides;
   args.k_strides = layouts.k.strides;
   args.v_strides = layouts.v.strides;
@@ -263,6 +265,8 @@ void GuardedCall::upload() {
   }
   out_.upload(blank_o().data(), out_.size());
   lse_.upload(blank_lse().data(), lse_.size());
+  const std::vector<float> no_logits(max_logits_.size() / sizeof(float), std::nanf(""));
+  max_logits_.upload(no_logits.data(), max_logits_.size());
 }
 
 /// A table keeps its address in every call of one problem.
@@ -350,9 +354,10 @@ std::string GuardedCall::stray_writes() const {
 }
 
 reference::Verdict GuardedCall::check() const {
-  const std::vector<float> sums = lse();
-  reference::Verdict verdict = reference::check(problem, q, k, v, rule(), out(),
-                                                args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
+  const std::vector<float> sums = lse(), largest = max_logits();
+  reference::Verdict verdict =
+      reference::check(problem, q, k, v, rule(), out(), args.lse != nullptr ? &sums : nullptr,
+                       args.empty_row_lse, problem.max_logits ? &largest : nullptr);
   const std::string stray = stray_writes();
   verdict.ok &= stray.empty();
   verdict.message = fmt::format("{}: {}{}", to_string(problem), verdict.message, stray);
@@ -368,6 +373,10 @@ std::vector<float> GuardedCall::lse() const {
   std::vector<float> values;
   for (std::size_t i = 0; i < lse_size(); ++i) values.push_back(std::bit_cast<float>(image[kGuard + i]));
   return values;
+}
+
+std::vector<float> GuardedCall::max_logits() const {
+  return downloaded<float>(max_logits_);
 }
 
 bool GuardedCall::is_untouched() const {

@@ -175,8 +175,9 @@ class GuardedCall {
   /// Returns the scale, and the numbers and tables on the host.
   reference::ScoreRule rule() const;
 
-  /// Checks the numerics contract, that nothing outside of O and LSE was written, and that LSE was written
-  /// only if requested. Reads on the default stream: other streams must be synchronised first.
+  /// Checks the numerics contract, with the largest logits if the problem has them, that nothing outside of O
+  /// and LSE was written, and that LSE was written only if requested. Reads on the default stream: other
+  /// streams must be synchronised first.
   reference::Verdict check() const;
 
   /// Describes what was written in forbidden places, rows of no sequence included; empty if nothing was.
@@ -184,6 +185,7 @@ class GuardedCall {
 
   reference::Tensor out() const;
   std::vector<float> lse() const;
+  std::vector<float> max_logits() const;
   /// Returns whether O and LSE are bit for bit as upload() left them.
   bool is_untouched() const;
 
@@ -205,7 +207,7 @@ class GuardedCall {
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, out_, lse_, numbers_, descales_, tables_, dropout_state_, page_table_;
+  DeviceBuffer q_, k_, v_, out_, lse_, max_logits_, numbers_, descales_, tables_, dropout_state_, page_table_;
 };
 
 /// CHECKs call.check().

@@ -74,20 +74,27 @@ fn windows_chunks_softcap_scale_and_slopes() {
 }
 
 #[test]
-fn lse_to_base_2_on_fewer_sms() {
+fn lse_to_base_2_and_the_largest_logits_on_fewer_sms() {
     let s = SIZES;
     let (q, k) = (numbers::<F16>(count(&s.q()), 1), numbers::<F16>(count(&s.k()), 2));
-    let (mut out, mut lse) = (q.clone(), vec![0.0f32; count(&s.lse())]);
+    let (mut out, mut lse, mut logits) = (q.clone(), vec![0.0f32; count(&s.lse())], vec![f32::NAN; 8]);
     let keys = Tensor::new(&k, &s.k()).unwrap();
     let mut call =
         Attention::new(Tensor::new(&q, &s.q()).unwrap(), keys, keys, TensorMut::new(&mut out, &s.q()).unwrap());
     call.lse = Some(TensorMut::new(&mut lse, &s.lse()).unwrap());
+    call.max_logits = Some(TensorMut::new(&mut logits, &[2, 4]).unwrap());
     (call.lse_base, call.sm_margin) = (LseBase::Two, 1);
     call.run().unwrap();
     let (expected, natural) = attention(s, &q, &k, &k, plain);
     assert_close(&out, &expected);
     let two: Vec<f64> = natural.iter().map(|x| x * std::f64::consts::LOG2_E).collect();
     assert_close_f32(&lse, &two);
+    let rows = lse.len() / 8;
+    for (i, logit) in logits.iter().enumerate() {
+        // LSE lies above the row's largest score, by no more than log2 of the number of keys.
+        let most = two[i * rows..][..rows].iter().cloned().fold(f64::NEG_INFINITY, f64::max) / std::f64::consts::LOG2_E;
+        assert!(f64::from(*logit) < most && f64::from(*logit) > most - 33f64.ln() - 1e-5, "{logit} of {most}");
+    }
 }
 
 #[test]

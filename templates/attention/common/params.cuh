@@ -141,10 +141,20 @@ struct WorkShares {
   float* parts;          ///< partial outputs; only for split KV (split_keys.cuh)
 };
 
+// `max_logits` of forward kernels: (batch, heads_q); only kernels with max_logits write it. It comes last, so that
+// it moves no parameter of others.
+
+/// Parameters of the sm80 forward kernel.
+struct AttentionParamsSm80 {
+  AttentionParams attention;
+  float* max_logits;
+};
+
 /// Parameters of the split-KV forward kernel for mma.sync.
 struct AttentionParamsSplit {
   AttentionParams attention;
   WorkShares shares;
+  float* max_logits;
 };
 
 /// Parameters of the sm90 forward kernel. A TMA box of Q and O holds a warpgroup's queries; one of K and V
@@ -156,6 +166,7 @@ struct AttentionParamsSm90 {
   TensorMap o;
   AttentionParams attention;
   WorkShares shares;
+  float* max_logits;
 };
 
 /// Keys whose dK and dV one block of dq_convert merges, if key tiles have parts.

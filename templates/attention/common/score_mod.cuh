@@ -45,8 +45,8 @@ template <class Config>
 struct ScoreMod {
   static constexpr bool modifies = false;
   static_assert(!(modifies && folds_key_factor<Config>), "what modifies scores wants them scaled");
-  /// True if Exponents replace apply(), except in the search for the maximum.
-  static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies;
+  /// True if Exponents replace apply(), except in the search for the maximum. Largest scores need apply().
+  static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies && !Config::max_logits;
   static constexpr float kLog2E = 1.44269504088896341f;
 
   const AttentionParams& params;

@@ -127,7 +127,7 @@ TEST_CASE("c tensors: the values read from attention's tensors") {
   CHECK(paged.args.page_table_stride == 4);
 }
 
-TEST_CASE("c tensors: what no tensor tells stays") {
+TEST_CASE("c tensors: what no tensor tells stays, and max_logits is told by its tensor") {
   DescribedCall call = dense_attention();
   call.leave_out(FA2_DROPOUT_STATE);
   call.problem.sm_margin = 8;
@@ -137,6 +137,16 @@ TEST_CASE("c tensors: what no tensor tells stays") {
   CHECK(call.problem.sm_margin == 8);
   CHECK(call.problem.lse_base == FA2_LSE_BASE_TWO);
   CHECK(call.problem.batch_invariant == 1);
+  const fa2_problem& p = call.problem;
+  call.leave_out(FA2_MAX_LOGITS);
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(p.max_logits == 0);
+  call.give(FA2_MAX_LOGITS, FA2_FLOAT32, {p.batch, p.heads_q});
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(p.max_logits == 1);
+  CHECK(call.args.max_logits == call[FA2_MAX_LOGITS].data);
+  call.give(FA2_MAX_LOGITS, FA2_FLOAT32, {p.heads_q, p.batch + 1});
+  CHECK(call.bind() == FA2_INVALID_REQUEST);
   DescribedCall merge = batched_merge();
   merge.merge_problem.lse_base = FA2_LSE_BASE_TWO;
   REQUIRE(merge.bind() == FA2_OK);

@@ -35,10 +35,14 @@ int log2_of(const Bucket& bucket, std::string_view size) {
 
 }  // namespace
 
-TEST_CASE("bucket: the base of LSE does not count") {
+TEST_CASE("bucket: largest logits count in the forward alone, and the base of LSE nowhere") {
   PlannedProblem p({.head_dim = 64, .seqlen_q = 512, .seqlen_k = 512}, {}), changed = p;
   changed.lse_base = LseBase::two;
   CHECK(bucket_of(changed) == bucket_of(p));
+  changed.max_logits = true;
+  CHECK(bucket_of(changed) != bucket_of(p));
+  CHECK(bucket_of(changed).traits == "f16_d64_none_max_logits");
+  CHECK(bucket_of(changed, KernelPass::dk_dv) == bucket_of(p, KernelPass::dk_dv));
 }
 
 TEST_CASE("a bucket rounds to the nearest power of two") {

@@ -29,7 +29,7 @@ TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
   const Step step = step_of(causal_gqa(4096), config);
-  const AttentionParams& params = step.constants.as<AttentionParams>();
+  const AttentionParams& params = step.constants.as<AttentionParamsSm80>().attention;
   CHECK(step.shape.grid == 512);
   CHECK(params.q_tiles == 8);
   CHECK(params.head_count == 64);
@@ -193,7 +193,7 @@ TEST_CASE("parameters carry the tables of sequences, and the rows of an entry") 
   const Step step = step_of(p);
   ParamsBuffer buffer;
   step.fill(step, {p, args, operands_of(p, args)}, buffer);
-  SequenceTables sequences = buffer.as<AttentionParams>().sequences;
+  SequenceTables sequences = buffer.as<AttentionParamsSm80>().attention.sequences;
   CHECK(sequences.cu_seqlens_q == nullptr);
   CHECK(sequences.cu_seqlens_k == &tables[0]);
   CHECK(sequences.seqused_q == &tables[1]);
@@ -205,7 +205,7 @@ TEST_CASE("parameters carry the tables of sequences, and the rows of an entry") 
   args.cu_seqlens_q = &tables[3];
   const Step packed = step_of(p);
   packed.fill(packed, {p, args, operands_of(p, args)}, buffer);
-  sequences = buffer.as<AttentionParams>().sequences;
+  sequences = buffer.as<AttentionParamsSm80>().attention.sequences;
   CHECK(sequences.cu_seqlens_q == &tables[3]);
   CHECK(sequences.total_q == 1200);
 }
@@ -228,6 +228,7 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   args.v = &p;
   args.out = &lse;
   args.lse = &lse;
+  args.max_logits = &lse;
   args.q_strides = {1, 2, 3};
   args.k_strides = {-4, 5, 6};
   args.v_strides = {7, 0, 9};
@@ -235,8 +236,9 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
 
   ParamsBuffer buffer;
   step.fill(step, {p, args, operands_of(p, args)}, buffer);
-  CHECK(buffer.size() == sizeof(AttentionParams));
-  AttentionParams params = buffer.as<AttentionParams>();
+  CHECK(buffer.size() == sizeof(AttentionParamsSm80));
+  CHECK(buffer.as<AttentionParamsSm80>().max_logits == &lse);
+  AttentionParams params = buffer.as<AttentionParamsSm80>().attention;
   CHECK(params.q == &args);
   CHECK(params.k == &step);
   CHECK(params.v == &p);
@@ -248,12 +250,12 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   CHECK(params.o_strides.batch_stride == 1ll << 40);
   CHECK(params.scale == doctest::Approx(1 / std::sqrt(128.0)).epsilon(1e-7));
   CHECK(params.empty_row_lse == std::numeric_limits<float>::infinity());
-  CHECK(params.q_tiles == step.constants.as<AttentionParams>().q_tiles);
+  CHECK(params.q_tiles == step.constants.as<AttentionParamsSm80>().attention.q_tiles);
 
   args.softmax_scale = -0.5f;
   args.empty_row_lse = EmptyRowLse::negative_infinity;
   step.fill(step, {p, args, operands_of(p, args)}, buffer);
-  params = buffer.as<AttentionParams>();
+  params = buffer.as<AttentionParamsSm80>().attention;
   CHECK(params.scale == -0.5f);
   CHECK(params.scale_log2 == doctest::Approx(0.72134752).epsilon(1e-7));
   CHECK(params.empty_row_lse == -std::numeric_limits<float>::infinity());

@@ -85,21 +85,25 @@ TEST_CASE("cli variants: run computes each, and all of them, like the reference"
   CHECK(problem.at("sinks") == true);
 }
 
-TEST_CASE("cli: run writes LSE to base 2, on fewer SMs") {
+TEST_CASE("cli: run writes LSE to base 2 and the largest logits, on fewer SMs") {
   if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = run_of(fa2) + " --check --json" + fa2.option("--lse", "lse.npy");
   const auto floats = [&](const char* name) {
-    return std::get<std::vector<float>>(fa2::tools::read_npy(fa2.file(name), {3, 3}).values);
+    return std::get<std::vector<float>>(fa2::tools::read_npy(fa2.file(name), {2, 3}).values);
   };
   REQUIRE(fa2.run(run).status == 0);
   const std::vector<float> natural = floats("lse.npy");
-  const Result result = fa2.run(run + " --lse-base two --sm-margin 1");
+  const Result result =
+      fa2.run(run + " --lse-base two --sm-margin 1" + fa2.option("--max-logits", "logits.npy"));
   CAPTURE(result.err);
   REQUIRE(result.status == 0);
+  CHECK(result.json().at("check").at("message").get<std::string>().find("; max_logits error") !=
+        std::string::npos);
   CHECK(result.json().at("explanation").at("problem").at("sm_margin") == 1);
   const std::vector<float> two = floats("lse.npy");
   for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(natural[i] * 1.442695f));
+  CHECK(floats("logits.npy").size() == kBatch * kHeads);
   CHECK(fa2.run(run + " --sm-margin 2").err.find("sm_margin = 2, must be in 0..1") != std::string::npos);
 }
 

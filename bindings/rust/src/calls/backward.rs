@@ -17,6 +17,9 @@ pub struct Backward<'a> {
     /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
     /// seqlen_q); float32; optional
     pub lse: Tensor<'a>,
+    /// largest score of each head that enters the softmax; -infinity without a visible key; (batch, heads_q);
+    /// float32; given with max_logits
+    pub max_logits: Option<Tensor<'a>>,
     /// slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with alibi
     pub alibi_slopes: Option<Tensor<'a>>,
     /// a logit per head that joins each row's softmax without a value; -infinity: none; (heads_q); float32;
@@ -101,6 +104,7 @@ impl<'a> Backward<'a> {
             v,
             out,
             lse,
+            max_logits: None,
             alibi_slopes: None,
             sinks: None,
             dropout_state: None,
@@ -137,13 +141,14 @@ impl<'a> Backward<'a> {
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 21] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 22] {
         [
             self.q.raw(),
             self.k.raw(),
             self.v.raw(),
             self.out.raw(),
             self.lse.raw(),
+            self.max_logits.raw(),
             self.alibi_slopes.raw(),
             self.sinks.raw(),
             self.dropout_state.raw(),

@@ -38,6 +38,8 @@ pub struct Problem {
     pub batch_invariant: bool,
     /// the base of the logarithm in LSE
     pub lse_base: LseBase,
+    /// the largest logit of each head is written
+    pub max_logits: bool,
     /// SMs that persistent kernels leave to other kernels
     pub sm_margin: i32,
     /// sequences
@@ -78,6 +80,7 @@ impl Default for Problem {
             values_in_keys: false,
             batch_invariant: false,
             lse_base: LseBase::default(),
+            max_logits: false,
             sm_margin: 0,
             batch: 1,
             heads_q: 1,
@@ -111,6 +114,7 @@ impl Problem {
         problem.values_in_keys = i32::from(self.values_in_keys);
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.lse_base = self.lse_base as i32;
+        problem.max_logits = i32::from(self.max_logits);
         problem.sm_margin = self.sm_margin;
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;

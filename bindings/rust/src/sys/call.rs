@@ -43,10 +43,10 @@ c_struct! {
         pub batch_invariant: i32 = 0,
         /// the base of the logarithm in LSE; 0: natural, 1: two
         pub lse_base: i32 = 0,
+        /// the largest logit of each head is written; 0 or 1
+        pub max_logits: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
-        /// 0
-        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -105,6 +105,9 @@ c_struct! {
         /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch,
         /// heads_q, seqlen_q); float32; optional
         pub lse: *mut f32 = null_mut(),
+        /// largest score of each head that enters the softmax; -infinity without a visible key; (batch,
+        /// heads_q); float32; given with max_logits
+        pub max_logits: *mut f32 = null_mut(),
         /// slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with
         /// alibi
         pub alibi_slopes: *const f32 = null(),
@@ -345,24 +348,25 @@ constants! { CALL_CONSTANTS:
     FA2_V = 2,
     FA2_OUT = 3,
     FA2_LSE = 4,
-    FA2_ALIBI_SLOPES = 5,
-    FA2_SINKS = 6,
-    FA2_DROPOUT_STATE = 7,
-    FA2_CU_SEQLENS_Q = 8,
-    FA2_CU_SEQLENS_K = 9,
-    FA2_SEQUSED_Q = 10,
-    FA2_SEQUSED_K = 11,
-    FA2_PAGE_TABLE = 12,
-    FA2_K_DESCALE = 13,
-    FA2_V_DESCALE = 14,
-    FA2_ATTENTION_TENSORS = 15,
-    FA2_D_OUT = 15,
-    FA2_D_LSE = 16,
-    FA2_GRAD_Q = 17,
-    FA2_GRAD_K = 18,
-    FA2_GRAD_V = 19,
-    FA2_GRAD_SINKS = 20,
-    FA2_BACKWARD_TENSORS = 21,
+    FA2_MAX_LOGITS = 5,
+    FA2_ALIBI_SLOPES = 6,
+    FA2_SINKS = 7,
+    FA2_DROPOUT_STATE = 8,
+    FA2_CU_SEQLENS_Q = 9,
+    FA2_CU_SEQLENS_K = 10,
+    FA2_SEQUSED_Q = 11,
+    FA2_SEQUSED_K = 12,
+    FA2_PAGE_TABLE = 13,
+    FA2_K_DESCALE = 14,
+    FA2_V_DESCALE = 15,
+    FA2_ATTENTION_TENSORS = 16,
+    FA2_D_OUT = 16,
+    FA2_D_LSE = 17,
+    FA2_GRAD_Q = 18,
+    FA2_GRAD_K = 19,
+    FA2_GRAD_V = 20,
+    FA2_GRAD_SINKS = 21,
+    FA2_BACKWARD_TENSORS = 22,
     FA2_APPEND_K = 0,
     FA2_APPEND_V = 1,
     FA2_APPEND_K_CACHE = 2,

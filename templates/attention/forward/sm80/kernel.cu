@@ -3,6 +3,6 @@
 #include "config.cuh"
 
 FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
-fa2_attention_forward(FA2_KERNEL_PARAMETER(fa2::AttentionParams) params) {
+fa2_attention_forward(FA2_KERNEL_PARAMETER(fa2::AttentionParamsSm80) params) {
   fa2::attention_forward<fa2::Config>(params);
 }

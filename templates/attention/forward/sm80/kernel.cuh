@@ -36,7 +36,8 @@ FA2_DEVICE void load_queries(QueryOperand<Config>& q, const QueryRows<Config, Co
 }
 
 template <class Config>
-FA2_DEVICE void attention_forward(const AttentionParams& params) {
+FA2_DEVICE void attention_forward(const AttentionParamsSm80& all) {
+  const AttentionParams& params = all.attention;
   using Layout = SharedLayout<Config>;
   static_assert(Layout::bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
@@ -71,6 +72,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   dropout.rescale(mainloop.output);
   descales.scale_output(mainloop.output);
   store_lse<Config>(params, shape, at, tile_row + warp_row, mainloop.softmax);
+  mainloop.largest.store(all.max_logits, params, shape, at, tile_row + warp_row, score_mod.scale_log2());
   store_output<Config>(params, shape, at, warp_row, mainloop.output, shared);
 }
 

@@ -4,6 +4,7 @@
 
 #include "attention/common/dropout.cuh"
 #include "attention/common/key_blocks.cuh"
+#include "attention/common/largest_scores.cuh"
 #include "attention/common/score_mod.cuh"
 #include "attention/common/softmax.cuh"
 #include "attention/forward/sm80/key_value_ring.cuh"
@@ -42,6 +43,7 @@ struct MainloopSm80 {
 
   Output output;
   OnlineSoftmax<m_tiles, typename KeyValueFormat<Config>::Probability> softmax;
+  LargestScores<Config, m_tiles> largest;
   Products products;
 
   /// Runs lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
@@ -50,6 +52,7 @@ struct MainloopSm80 {
                       const Dropout<Config>& dropout, const Descales<Config>& descales, int first_row,
                       const QueryOperand<Config>& q, Ring& ring) {
     const KeyBlocks<Config> blocks = ring.blocks;
+    largest.start();
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       Scores scores;
       scores.clear();
@@ -59,6 +62,7 @@ struct MainloopSm80 {
       descales.scale_scores(scores);
       score_mod.apply(scores, first_row, n * Config::tile_n);
       blocks.hide_keys(mask, scores, first_row, n);
+      largest.add(scores);
       if (softmax.step(scores)) softmax.rescale(output);
       dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
       products.add_values(output, scores, ring.values());

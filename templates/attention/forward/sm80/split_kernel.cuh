@@ -87,8 +87,9 @@ FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q,
 /// Computes this warp's part of a split and leaves its partial output in shared memory. Returns the softmax's
 /// scale.
 template <class Config>
-FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile, bool is_first,
+FA2_DEVICE float attend(const AttentionParamsSplit& all, const SequenceTile& tile, bool is_first,
                         const SplitLayout<Config>& layout) {
+  const AttentionParams& params = all.attention;
   using Warp = OneWarpConfig<Config>;
   const TileCoordinates& at = tile.at;
   const int warp = ptx::warp_index(), tile_row = at.q_tile * Config::tile_m;
@@ -113,6 +114,7 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
   const Dropout<Warp> dropout = dropout_of<Warp>(params).of_head(at.batch * params.heads_q + at.head);
   const Descales<Warp> descales = descales_of<Warp>(params, at.batch, kv_head);
   mainloop.run(mask, score_mod, dropout, descales, tile_row, q, ring);
+  mainloop.largest.store(all.max_logits, params, mask.shape, at, tile_row, score_mod.scale_log2());
   mainloop.softmax.normalize(mainloop.output, Sinks<Warp>{params, at, tile_row, is_first && warp == 0});
   dropout.rescale(mainloop.output);
   descales.scale_output(mainloop.output);
@@ -153,7 +155,7 @@ FA2_DEVICE void attention_forward_split(const AttentionParamsSplit& params) {
   if constexpr (!Config::varlen) ptx::wait_for_launches_before();
   for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
     const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
-    const float scale_log2 = attend<Config>(attention, tile, part.is_first(), layout);
+    const float scale_log2 = attend<Config>(params, tile, part.is_first(), layout);
     ptx::bar_sync();
     merge_warps(part, layout, scale_log2);
     ptx::bar_sync();  // the next tile's queries and keys reuse the parts' memory

@@ -62,6 +62,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
                  of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
     const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
+    mainloop.largest.store(params.max_logits, attention, mask.shape, at, warp_row, score_mod.scale_log2());
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
     dropout.rescale(mainloop.output);
     descales.scale_output(mainloop.output);

@@ -5,6 +5,7 @@
 #include "attention/common/dropout.cuh"
 #include "attention/common/key_blocks.cuh"
 #include "attention/common/key_value_format.cuh"
+#include "attention/common/largest_scores.cuh"
 #include "attention/common/score_mod.cuh"
 #include "attention/common/softmax.cuh"
 #include "attention/common/warpgroup_order.cuh"
@@ -41,12 +42,14 @@ struct MainloopSm90 {
   OperandA<1> probabilities[steps];
   AccumulatorTile<1, Layout::padded_dim_v / 8> output;
   OnlineSoftmax<1, Element> softmax;
+  LargestScores<Config, 1> largest;
   bool in_series = true;  ///< no guess has met a score outside the softcap's series
 
   /// Runs lines 6 to 14 of Algorithm 1 over the `loaded` blocks. This warpgroup's rows see only the blocks
   /// `own`. On return `output` is unnormalised.
   FA2_DEVICE void run(const Blocks& loaded, const Blocks& own) {
     output.clear();
+    largest.start();
     if (loaded.is_empty()) {
       store.finish();
       store.release_queries();
@@ -111,6 +114,7 @@ struct MainloopSm90 {
     descales.scale_scores(scores);
     modify(n, own);
     ring.consumer_release(first);
+    largest.add(scores);
     softmax.step(scores);
     round(n);
     while (n-- > lowest) {
@@ -205,11 +209,13 @@ struct MainloopSm90 {
       bool rises;
       if (guesses) {
         if (!ScoreMod<Config>::fused) modify(n, blocks);
+        largest.add(scores);
         if (guess(n, rises)) return rises;
         start_again(keys);
       }
     }
     modify(n, blocks);
+    largest.add(scores);
     return softmax.step(scores);
   }
 
@@ -217,6 +223,7 @@ struct MainloopSm90 {
   FA2_DEVICE bool guess_or_search(int n, const Blocks& blocks, State keys, bool guesses, bool plain) {
     bool rises;
     if (!plain) modify(n, blocks);
+    largest.add(scores);
     if (guesses || softmax.near) {
       if (guesses ? guess(n, rises) : softmax.search(scores, rises)) return rises;
       start_again(keys);
