@@ -45,8 +45,7 @@ HeadDims head_dims_of(KernelPass pass, HeadDims KernelKind::*dims) {
 }
 
 bool splits_keys(const KernelConfig& config) {
-  constexpr KernelId kAlways[] = {KernelId::forward_split, KernelId::forward_wide};
-  return config.schedule == kSplitKeys || std::ranges::count(kAlways, config.kernel) > 0;
+  return config.schedule == kSplitKeys || config.kernel == KernelId::forward_split;
 }
 
 bool is_persistent(const KernelConfig& config) {

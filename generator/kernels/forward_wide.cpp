@@ -2,6 +2,7 @@
 #include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/forward_rules.h>
+#include <generator/kernels/forward_time.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/wgmma_rules.h>
@@ -73,11 +74,12 @@ KernelConfig with_stages(const AttentionTraits& traits, const Arch& arch, Kernel
   return c;
 }
 
-KernelConfig tiles(int tile_m, int tile_n, int warps, int column_warps) {
+KernelConfig tiles(int tile_m, int tile_n, int warps, int column_warps, int schedule = kSplitKeys) {
   return {.kernel = KernelId::forward_wide,
           .tile_m = tile_m,
           .tile_n = tile_n,
           .warps = warps,
+          .schedule = schedule,
           .column_warps = column_warps};
 }
 
@@ -88,10 +90,10 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   for (const int tile_m : {16, 32, 64, 128}) {
     for (const int column_warps : {2, 4}) {
       for (const int row_warps : {1, 2, 4}) {
-        for (const int tile_n : {16, 32, 64, 128}) {
-          const KernelConfig c = tiles(tile_m, tile_n, row_warps * column_warps, column_warps);
-          all.push_back(with_stages(traits, arch, c));
-        }
+        for (const int tile_n : {16, 32, 64, 128})
+          for (const int schedule : {int{kOneTileEach}, int{kSplitKeys}})
+            all.push_back(with_stages(
+                traits, arch, tiles(tile_m, tile_n, row_warps * column_warps, column_warps, schedule)));
       }
     }
   }
@@ -112,6 +114,12 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (rows > 32 && traits.kv_type == KvType::e4m3 && traits.head_dim_v > 448) configs.erase(configs.begin());
   configs.push_back(tiles(16, 32, 4, 4));
   for (KernelConfig& c : configs) c = with_stages(traits, arch, c);
+  // Many tiles need no split, and more KV blocks than a split can number allow none.
+  std::vector<KernelConfig> whole = configs;
+  for (KernelConfig& c : whole) c.schedule = kOneTileEach;
+  const bool splits =
+      p.batch_invariant || estimated_time(p, configs.front()) <= estimated_time(p, whole.front());
+  configs.insert(splits ? configs.end() : configs.begin(), whole.begin(), whole.end());
   return configs;
 }
 
@@ -121,9 +129,13 @@ bool is_preferred(const PlannedProblem& p, const Arch& arch) {
          packed_rows(head_packing(p, kMostRows), p.seqlen_q) <= 32;
 }
 
-constexpr Tunable kTunables[] = {
-    {"tile_m", 16, kMostTile, 16}, {"tile_n", 16, kMostTile, 16},   {"warps", 2, 16},
-    {"stages", 1, kMostStages},    {"ctas_per_sm", 1, kMostBlocks}, {"column_warps", 2, 8}};
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile, 16},
+                                 {"tile_n", 16, kMostTile, 16},
+                                 {"warps", 2, 16},
+                                 {"stages", 1, kMostStages},
+                                 {"ctas_per_sm", 1, kMostBlocks},
+                                 {"schedule", kOneTileEach, kSplitKeys, kSplitKeys},
+                                 {"column_warps", 2, 8}};
 
 }  // namespace
 
@@ -152,12 +164,7 @@ constexpr KernelKind kernels::forward_wide = {
       return {.packed_rows = kMostRows + 1};
     },
     .is_preferred = is_preferred,
-    .constants =
-        [](const KernelSpec& spec) {
-          std::vector<RenderedConstant> all = constants_of_e4m3(spec);
-          all.push_back({"schedule", kSplitKeys});
-          return all;
-        },
+    .constants = constants_of_e4m3,
 };
 
 }  // namespace fa2

@@ -63,7 +63,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {
@@ -229,8 +229,8 @@ typedef struct fa2_merge_problem {
   int32_t dtype; /* element type of the parts and of O, unless they are float32; 0: f16, 1: bf16 */
   int32_t float32_parts; /* the parts are float32; 0 or 1 */
   int32_t float32_output; /* O is float32; 0 or 1 */
+  int32_t lse_base; /* the base of the logarithm in LSE, of the parts and of the result; 0: natural, 1: two */
   int32_t head_dim; /* head dimension of O, a multiple of 8 in 8..512 */
-  int32_t reserved; /* 0 */
   int64_t parts; /* partial outputs; at least 1 */
   int64_t batch; /* sequences; 1 if they are packed */
   int64_t heads; /* query heads */

@@ -1,4 +1,5 @@
 // The launch of the split-KV forward kernel for mma.sync.
+#include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
@@ -22,7 +23,8 @@ Step forward_split_step(const StepRequest& request) {
   Step step = forward_steps::of_tiles(request);
   AttentionParamsSplit params{};
   params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
-  params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSplit, shares), step);
+  if (splits_keys(request.config))
+    params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSplit, shares), step);
   step.constants.emplace(params);
   step.fill = fill_forward_split;
   return step;

@@ -31,7 +31,8 @@ constexpr const char* kTwoWarpgroups =
     "max=1";
 
 constexpr const char* kWarps = "kernel=forward_split,tile_m=16,tile_n=16,warps=4,stages=3";
-constexpr const char* kWide = "kernel=forward_wide,tile_m=16,tile_n=32,warps=4,stages=2,column_warps=4";
+constexpr const char* kWide =
+    "kernel=forward_wide,tile_m=16,tile_n=32,warps=4,stages=2,schedule=3,column_warps=4";
 constexpr const char* kWideHopper =
     "kernel=forward_wide_sm90,tile_m=64,tile_n=32,warps=8,stages=2,schedule=3,column_warps=2";
 

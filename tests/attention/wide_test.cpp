@@ -30,9 +30,9 @@ constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, Ma
 
 /// In the second one, half of the warps compute all scores. In the fifth one, a warp has two tiles of 16 rows.
 const std::vector<std::string> kConfigs = {
-    "kernel=forward_wide,tile_m=16,tile_n=64,warps=4,stages=2,column_warps=4",
+    "kernel=forward_wide,tile_m=16,tile_n=64,warps=4,stages=2,schedule=3,column_warps=4",
     "kernel=forward_wide,tile_m=16,tile_n=32,warps=4,stages=1,column_warps=4",
-    "kernel=forward_wide,tile_m=64,tile_n=32,warps=8,stages=2,column_warps=2",
+    "kernel=forward_wide,tile_m=64,tile_n=32,warps=8,stages=2,schedule=3,column_warps=2",
     "kernel=forward_wide,tile_m=32,tile_n=64,warps=8,stages=2,column_warps=4",
     "kernel=forward_wide,tile_m=32,tile_n=32,warps=2,stages=3,column_warps=2",
     "kernel=forward_wide_sm90,tile_m=64,tile_n=64,warps=8,stages=2,schedule=2,column_warps=2",
@@ -86,11 +86,14 @@ TEST_CASE("head dims beyond 256 keep the numerics contract, with every variant a
   constexpr MakeLayout kLayouts[] = {guarded_bshd, guarded_bhsd, misaligned};
   std::size_t ran = 0;
   for (const Combination& c :
-       pairwise({kConfigs.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2, 2, 3})) {
+       pairwise({kConfigs.size(), std::size(kHeadDims), std::size(kMasks), 4, 2, 2, 2, 2, 3, 2, 2})) {
     AttentionProblem problem = wide_problem(c[7] == 1 ? DType::bf16 : DType::f16, kMasks[c[2]],
                                             kHeadDims[c[1]], ran % 2 == 0 ? 3 : 41, 75);
-    if (c[3] > 0) problem.window_left = 20;
-    if (c[3] > 1) problem.window_right = 7;
+    if (c[3] == 1 || c[3] == 2) problem.window_left = 20;
+    if (c[3] == 2) problem.window_right = 7;
+    if (c[3] == 3) problem.attention_chunk = 30;
+    problem.max_logits = c[9] == 1;
+    problem.lse_base = c[10] == 1 ? LseBase::two : LseBase::natural;
     problem.softcap = c[4] == 1;
     problem.alibi = c[5] == 1;
     problem.sinks = c[6] == 1;

@@ -30,7 +30,9 @@ struct Fixture {
                     .get = {},
                     .alternatives = {}};
     planner.get = [](const KernelSpec&) { return LoadedKernel(); };
-    planner.alternatives = [](const ConfigChoice&) { return std::vector<ConfigChoice>(); };
+    planner.alternatives = [](const PlannedProblem&, const ConfigChoice&) {
+      return std::vector<ConfigChoice>();
+    };
     return planner;
   }
   Plan forward(std::int32_t margin, const char* arch = "sm_90a", const char* pin = "") {
@@ -127,12 +129,8 @@ TEST_CASE_FIXTURE(Fixture, "sm_margin: a plan says which kernels it does not lim
 
 TEST_CASE_FIXTURE(Fixture, "sm_margin: a plan of two steps says so of both") {
   problem.kv_type = KvType::e4m3;
-  problem.sm_margin = 8;
-  const PlannedProblem planned(problem, {});
-  const LoadedKernel widen = planner(widen_kernel(planned).problem, "sm_90a").pick(widen_choice());
-  Plan second = plan_forward(planner(widened_problem(planned), "sm_90a"), "");
-  CHECK(second.steps.at(0).shape.grid % 124 == 0);
-  const Plan plan = with_widened_keys(planned.normalized(), widen, std::move(second));
+  const Plan plan = forward(8);
+  CHECK(plan.steps.at(1).shape.grid % 124 == 0);
   CHECK(plan.explanation.notes ==
         "sm_margin = 8 does not limit widen, which launches a block per tile: any SM may run one");
 }

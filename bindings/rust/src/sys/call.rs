@@ -294,6 +294,8 @@ c_struct! {
         pub float32_parts: i32 = 0,
         /// O is float32; 0 or 1
         pub float32_output: i32 = 0,
+        /// the base of the logarithm in LSE, of the parts and of the result; 0: natural, 1: two
+        pub lse_base: i32 = 0,
         /// head dimension of O, a multiple of 8 in 8..512
         pub head_dim: i32 = 128,
         /// partial outputs; at least 1

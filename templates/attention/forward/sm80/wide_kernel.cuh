@@ -1,7 +1,7 @@
 // Forward for head dims beyond 256, on mma.sync and cp.async: warps share rows, and each owns columns of their output.
 //
-// Launch: each thread block takes an equal range of KV blocks, tile after tile (split_tiles.cuh). With batch_invariant, it
-// takes the splits of fixed size that begin in its range.
+// Launch: one thread block per query tile; or each takes an equal range of KV blocks, tile after tile (split_tiles.cuh), and
+// with batch_invariant the splits of fixed size that begin in its range.
 // Block: loads Q, runs the main loop over its KV blocks, which all warps load together, and stores O and the LSE. If a tile
 // has several splits, it stores a partial output, and the last block to finish merges all of them (split_keys.cuh).
 // Warp: shares its query rows with Config::column_warps - 1 others (shared_products.cuh).
@@ -55,16 +55,17 @@ struct WideTile {
   using Products = typename Layout::Products;
   using Ring = KeyValueRing<Row, WholeBlock<Config>>;
 
-  const AttentionParams& params;
+  const AttentionParamsSplit& all;
   const SequenceTile& tile;
   const Layout& layout;
   MainloopSm80<Row, Products> mainloop;
 
   FA2_DEVICE int tile_row() const { return tile.at.q_tile * Config::tile_m; }
-  FA2_DEVICE int kv_head() const { return tile.at.head / params.queries_per_kv; }
+  FA2_DEVICE int kv_head() const { return tile.at.head / all.attention.queries_per_kv; }
   FA2_DEVICE int first_row() const { return tile_row() + mainloop.products.first_row(); }
 
   FA2_DEVICE void run(bool is_first) {
+    const AttentionParams& params = all.attention;
     const SequenceShape& shape = tile.shape;
     const Mask<Row> mask = mask_of<Row>(params, shape);
     const ScoreMod<Row> score_mod = score_mod_of<Row>(params, shape, tile.at);
@@ -80,6 +81,8 @@ struct WideTile {
         dropout_of<Row>(params).of_head(tile.at.batch * params.heads_q + tile.at.head);
     const Descales<Row> descales = descales_of<Row>(params, tile.at.batch, kv_head());
     mainloop.run(mask, score_mod, dropout, descales, first_row(), q, ring);
+    if (mainloop.products.first_col() == 0)
+      mainloop.largest.store(all.max_logits, params, shape, tile.at, first_row(), score_mod.scale_log2());
     mainloop.softmax.normalize(mainloop.output, Sinks<Row>{params, tile.at, first_row(), is_first});
     dropout.rescale(mainloop.output);
     descales.scale_output(mainloop.output);
@@ -96,6 +99,7 @@ struct WideTile {
 
   /// Stores the warp's columns of O and, if it has the first ones, the LSE.
   FA2_DEVICE void store(int warp) const {
+    const AttentionParams& params = all.attention;
     const int first_col = mainloop.products.first_col();
     if (first_col == 0) store_lse<Config>(params, tile.shape, tile.at, first_row(), mainloop.softmax);
     const auto own = layout.output(warp);
@@ -115,6 +119,7 @@ struct WideTile {
     QueryOperand<Row> q;
     q.tile = {layout.base};
     q.first_row = mainloop.products.first_row();
+    const AttentionParams& params = all.attention;
     const QueryRows<Config, Config::head_dim> rows{params, params.q, params.q_strides, tile.shape, tile.at};
     load_rows<32 * Config::warps, Config::rows_are_16_byte_aligned, Config::head_dim>(q.tile, rows, rows,
                                                                                       ptx::thread_index());
@@ -126,28 +131,43 @@ struct WideTile {
   }
 };
 
+/// Computes one split of a tile, or the tile.
+template <class Config>
+FA2_DEVICE void compute(const AttentionParamsSplit& params, const WideLayout<Config>& layout,
+                        const SequenceTile& tile) {
+  const int warp = ptx::warp_index();
+  const TilePart<Config, BlockTeam<Config>> part{params.attention, params.shares, tile, {}};
+  WideTile<Config> wide{params, tile, layout, {}};
+  wide.mainloop.products = WideLayout<Config>::Products::of_warp(warp, layout.scores());
+  wide.run(part.is_first());
+  if constexpr (Config::schedule == kSplitKeys) {
+    if (part.is_of_several()) {
+      wide.store_part(part);
+      return part.merge(layout.all_are_stored(), wide.mainloop.softmax.scale_log2);
+    }
+  }
+  wide.store(warp);
+}
+
 template <class Config>
 FA2_DEVICE void attention_forward_wide(const AttentionParamsSplit& params) {
   const AttentionParams& attention = params.attention;
   const WideLayout<Config> layout{ptx::dynamic_shared()};
-  const int warp = ptx::warp_index();
-  ptx::launch_dependents();
-  if constexpr (Config::varlen)
-    ptx::wait_for_launches_before();  // lengths are in memory that a previous launch may write
-  SplitTiles<Config> tiles(attention, params.shares);
-  if constexpr (!Config::varlen) ptx::wait_for_launches_before();
-  for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
-    const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
-    WideTile<Config> wide{attention, tile, layout, {}};
-    wide.mainloop.products = WideLayout<Config>::Products::of_warp(warp, layout.scores());
-    wide.run(part.is_first());
-    if (part.is_of_several()) {
-      wide.store_part(part);
-      part.merge(layout.all_are_stored(), wide.mainloop.softmax.scale_log2);
-    } else {
-      wide.store(warp);
+  if constexpr (Config::schedule == kSplitKeys) {
+    ptx::launch_dependents();
+    if constexpr (Config::varlen)
+      ptx::wait_for_launches_before();  // lengths are in memory that a previous launch may write
+    SplitTiles<Config> tiles(attention, params.shares);
+    if constexpr (!Config::varlen) ptx::wait_for_launches_before();
+    for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
+      compute(params, layout, tile);
       ptx::bar_sync();  // the next tile's queries and keys lie where the output does
     }
+  } else {
+    auto tiles = tiles_of<Config>(attention);
+    if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+    const TileCoordinates at = tiles.at(ptx::block_index());
+    compute(params, layout, SequenceTile{at, shape_of<Config>(attention, at.batch)});
   }
 }
 

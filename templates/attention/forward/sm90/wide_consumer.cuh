@@ -12,6 +12,7 @@
 #include "attention/common/dropout.cuh"
 #include "attention/common/key_blocks.cuh"
 #include "attention/common/key_value_format.cuh"
+#include "attention/common/largest_scores.cuh"
 #include "attention/common/score_mod.cuh"
 #include "attention/common/softmax.cuh"
 #include "attention/forward/sm90/consumer.cuh"
@@ -83,6 +84,7 @@ struct WideConsumer {
   OnlineSoftmax<1, Element> softmax;
   AccumulatorTile<1, Config::tile_n / 8> scores;
   OperandA<1> probabilities[steps];
+  LargestScores<Row, 1> largest;
 
   FA2_DEVICE void run() {
     const AttentionParams& attention = params.attention;
@@ -119,6 +121,7 @@ struct WideConsumer {
     const int first_row = at.q_tile * 64 + ptx::warp_index() % 4 * 16;
     const Dropout<Row> dropout = dropout_of<Row>(attention).of_head(at.batch * attention.heads_q + at.head);
     const Descales<Row> descales = descales_of<Row>(attention, at.batch, at.head / attention.queries_per_kv);
+    largest.start();
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       const State keys = ring.take(), values = Config::values_in_keys ? keys : ring.take();
       issue_scores(keys);
@@ -128,6 +131,7 @@ struct WideConsumer {
       descales.scale_scores(scores);
       score_mod.apply(scores, first_row, n * Config::tile_n);
       blocks.hide_keys(mask, scores, first_row, n);
+      largest.add(scores);
       const bool rises = softmax.step(scores);
       if (rises) softmax.rescale(output);
       dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
@@ -139,6 +143,7 @@ struct WideConsumer {
       hold(output);
       ring.consumer_release(values);
     }
+    largest.store(params.max_logits, attention, mask.shape, at, first_row, score_mod.scale_log2());
     softmax.normalize(output, Sinks<Row>{attention, at, first_row, is_first});
     messages.send(softmax.correction[0], [] {});
   }
