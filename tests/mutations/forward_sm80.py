@@ -76,8 +76,8 @@ BUGS = {
     "wide_kernel.cuh": [
         ("load_queries", "queries that have not landed", "ptx::cp_async_wait_group<Ring::started_groups>();", "", "head dims"),
         ("store", "O lies where others still read keys", "ptx::bar_sync();", "", "head dims"),
-        ("attention_forward_wide", "the next tile is loaded where O still is", "wide.store(warp); ptx::bar_sync();",
-         "wide.store(warp);", "split KV: latents"),
+        ("attention_forward_wide", "the next tile is loaded where O still is", "compute(params, layout, tile); ptx::bar_sync();",
+         "compute(params, layout, tile);", "split KV: latents"),
         ("store_part", "a part counts as stored before all warps have stored it", "ptx::bar_sync();", "",
          "split KV: latents"),
         ("run", "a sink in every part", "first_row(), is_first}", "first_row(), true}", "split KV: latents"),

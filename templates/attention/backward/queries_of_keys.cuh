@@ -26,40 +26,42 @@ struct QueriesOfKeys {
 
   FA2_DEVICE int visible_begin(int key) const {
     if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;
-    constexpr bool is_causal = Config::mask != MaskKind::none;
-    if constexpr (!is_causal && !Config::window_right && !Config::attention_chunk) return 0;
     // Under a causal mask the first query is the diagonal's, which lies in the key's chunk.
-    const int first = Config::attention_chunk && !is_causal ? first_of_chunk(key) : 0;
-    if constexpr (!is_causal && !Config::window_right) return first;
-    return larger(diagonal_query(key) - (Config::window_right ? mask.window_right : 0), first);
+    if constexpr (!Config::attention_chunk || Config::mask != MaskKind::none) return begin_of_window(key);
+    const int window = begin_of_window(key), chunk = diagonal_query(mask.chunks.begin_of(key));
+    return window > chunk ? window : chunk;
   }
 
   FA2_DEVICE int visible_end(int key) const {
-    const int queries = mask.shape.seqlen_q;
-    if constexpr (!Config::window_left && !Config::attention_chunk) return queries;
-    const int last = Config::attention_chunk ? end_of_chunk(key) : queries;
-    if constexpr (!Config::window_left) return last;
-    const int unseen =
-        last - 1 - diagonal_query(key) - mask.window_left;  // last + mask.window_left may overflow int
-    if (unseen <= 0) return last;
-    return unseen < last ? last - unseen : 0;
+    if constexpr (!Config::attention_chunk) return end_of_window(key);
+    const int window = end_of_window(key), chunk = end_of_chunk(key);
+    return window < chunk ? window : chunk;
   }
 
  private:
   /// Returns the query whose diagonal meets `key`.
   FA2_DEVICE int diagonal_query(int key) const { return key - mask.diagonal_of(0); }
 
-  /// Returns the first query in the chunk of `key`.
-  FA2_DEVICE int first_of_chunk(int key) const {
-    return larger(diagonal_query(mask.chunks.begin_of(key)), 0);
+  /// Returns the first query that sees `key` by its mask and window.
+  FA2_DEVICE int begin_of_window(int key) const {
+    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return 0;
+    const int begin = diagonal_query(key) - (Config::window_right ? mask.window_right : 0);
+    return begin > 0 ? begin : 0;
   }
-  /// Returns the first query after the chunk of `key`, at most the number of queries.
+  /// Returns the query after the last that sees `key` by its window.
+  FA2_DEVICE int end_of_window(int key) const {
+    const int queries = mask.shape.seqlen_q;
+    if constexpr (!Config::window_left) return queries;
+    const int unseen =
+        queries - 1 - diagonal_query(key) - mask.window_left;  // queries + mask.window_left may overflow int
+    if (unseen <= 0) return queries;
+    return unseen < queries ? queries - unseen : 0;
+  }
+  /// Returns the query after the last in the chunk of `key`.
   FA2_DEVICE int end_of_chunk(int key) const {
-    const int first = mask.diagonal_of(0);
-    return larger(mask.chunks.end_of(key, first + mask.shape.seqlen_q) - first, 0);
+    const int first = mask.diagonal_of(0), end = mask.chunks.end_of(key, first + mask.shape.seqlen_q) - first;
+    return end > 0 ? end : 0;
   }
-
-  FA2_DEVICE static int larger(int a, int b) { return a > b ? a : b; }
 };
 
 /// The query blocks that see some key of a tile.

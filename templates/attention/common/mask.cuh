@@ -53,29 +53,16 @@ struct Mask {
   FA2_DEVICE int rows() const { return shape.rows; }
 
   FA2_DEVICE int visible_begin(int row) const {
-    if constexpr (!has_begin) return 0;
-    const int diagonal = diagonal_of(row);
-    const int first = Config::attention_chunk ? chunks.begin_of(diagonal) : 0;
-    if constexpr (!Config::window_left) return first;
-    const int begin = diagonal - window_left;
-    return begin > first ? begin : first;
+    if constexpr (!Config::attention_chunk) return begin_of_window(row);
+    const int window = begin_of_window(row), chunk = chunks.begin_of(diagonal_of(row));
+    return window > chunk ? window : chunk;
   }
 
   FA2_DEVICE int visible_end(int row) const {
-    constexpr bool is_causal = Config::mask != MaskKind::none;
-    if constexpr (!is_causal && !Config::window_right && !Config::attention_chunk) return shape.seqlen_k;
-    const int diagonal = diagonal_of(row);
     // A causal mask ends at the diagonal, which lies in the query's chunk.
-    const int last =
-        Config::attention_chunk && !is_causal ? chunks.end_of(diagonal, shape.seqlen_k) : shape.seqlen_k;
-    if constexpr (Config::window_right) {
-      const int unseen = last - 1 - diagonal - window_right;  // diagonal + window_right + 1 may overflow int
-      if (unseen <= 0) return last;
-      return unseen < last ? last - unseen : 0;
-    }
-    if constexpr (!is_causal) return last;
-    const int end = diagonal + 1 < last ? diagonal + 1 : last;
-    return end > 0 ? end : 0;
+    if constexpr (!Config::attention_chunk || Config::mask != MaskKind::none) return end_of_window(row);
+    const int window = end_of_window(row), chunk = chunks.end_of(diagonal_of(row), shape.seqlen_k);
+    return window < chunk ? window : chunk;
   }
 
   /// Returns the keys that some query of the sequence sees, counted from `first_key`.
@@ -102,6 +89,27 @@ struct Mask {
   FA2_DEVICE int diagonal_of(int row) const {
     const int query = row_map.query(row);
     return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
+  }
+
+ private:
+  /// Returns the first key that a row sees by its window.
+  FA2_DEVICE int begin_of_window(int row) const {
+    if constexpr (!Config::window_left) return 0;
+    const int begin = diagonal_of(row) - window_left;
+    return begin > 0 ? begin : 0;
+  }
+  /// Returns the key after the last that a row sees by its mask and window.
+  FA2_DEVICE int end_of_window(int row) const {
+    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return shape.seqlen_k;
+    const int diagonal = diagonal_of(row);
+    if constexpr (Config::window_right) {
+      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // diagonal + window_right + 1 may
+                                                                        // overflow int
+      if (unseen <= 0) return shape.seqlen_k;
+      return unseen < shape.seqlen_k ? shape.seqlen_k - unseen : 0;
+    }
+    const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1 : shape.seqlen_k;
+    return end > 0 ? end : 0;
   }
 };
 
