@@ -194,7 +194,8 @@ TEST_CASE("key: every tunable changes it") {
   for (const KernelConfig& config :
        {kSmall, kHopper, default_config(KernelId::backward_dq_sm80),
         default_config(KernelId::backward_dk_dv_sm80), parse_config("kernel=backward_sm80,tile_m=128"),
-        parse_config("kernel=backward_sm90,tile_n=128"), parse_config("kernel=forward_wide,tile_m=32,schedule=3")}) {
+        parse_config("kernel=backward_sm90,tile_n=128"),
+        parse_config("kernel=forward_wide,tile_m=32,schedule=3")}) {
     AttentionTraits traits = causal;
     if (config.kernel == KernelId::forward_wide) traits.head_dim = traits.head_dim_v = 320;
     CHECK(keys.insert(key_of(traits, config, "sm_90a")).second);
