@@ -96,11 +96,11 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
     params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, true);
     return;
   }
-  const auto [first, count] = visible_rows(p);
+  const VisibleRows visible = visible_rows(p);
   // Rows of V that no query sees must not be loaded.
   const auto map = [&](Role role, bool holds_values) {
     return p.varlen && holds_values ? ragged_map_of(operands[role], p.seqlen_k, config.tile_n)
-                                    : map_of(operands[role], {first, count}, config.tile_n);
+                                    : map_of(operands[role], {visible.first, visible.count}, config.tile_n);
   };
   params.k = map(Role::k, p.values_in_keys);
   params.v = map(Role::v, true);
