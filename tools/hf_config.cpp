@@ -20,16 +20,19 @@ using nlohmann::json;
 /// The defaults of transformers for missing keys, and properties without a key.
 struct Family {
   std::string_view model_type;
-  std::int32_t head_dim;        ///< 0: hidden_size / num_attention_heads
-  std::int64_t sliding_window;  ///< 0: none
-  bool all_layers_slide;        ///< without layer_types; false: only some do
-  bool opts_in = false;         ///< a window counts only with use_sliding_window
-  double softcap = 0;           ///< 0: none
+  std::int32_t head_dim = 0;        ///< 0: hidden_size / num_attention_heads
+  std::int64_t sliding_window = 0;  ///< 0: none
+  bool all_layers_slide = false;    ///< without layer_types; false: only some do
+  bool opts_in = false;             ///< a window counts only with use_sliding_window
+  double softcap = 0;               ///< 0: none
   bool sinks = false;
+  std::int64_t chunk = 0;  ///< attention_chunk_size, of some layers; 0: none
+  bool latents = false;
 };
 
 constexpr Family kFamilies[] = {
     {"llama", 0, 0, false},
+    {.model_type = "llama4_text", .head_dim = 128, .chunk = 8192},
     {"mistral", 0, 4096, true},
     {"mixtral", 0, 0, true},
     {"qwen2", 0, 4096, false, true},
@@ -42,6 +45,9 @@ constexpr Family kFamilies[] = {
     {"gemma3_text", 256, 4096, false},
     {"phi3", 0, 0, true},
     {"gpt_oss", 64, 128, false, false, 0, true},
+    {.model_type = "deepseek_v2", .latents = true},
+    {.model_type = "deepseek_v3", .latents = true},
+    {.model_type = "kimi_k2", .latents = true},
 };
 
 const Family* family_of(std::string_view model_type) {
@@ -69,10 +75,10 @@ class Reader {
   HfModel read() {
     read_family();
     require_none();
-    read_head_dim();
+    family_->latents ? read_latents() : read_head_dim();
     read_heads();
     read_dtype();
-    read_window();
+    read_local_layers();
     read_softcap();
     if (family_->sinks) take("sinks", "yes", std::string(family_->model_type) + " has them in every layer");
     model_.sinks = family_->sinks ? "yes" : "no";
@@ -153,6 +159,22 @@ class Reader {
          fmt::format("{} / {}", from("hidden_size"), from("num_attention_heads")));
   }
 
+  /// Reads the head dims of calls over latents: all heads share rows of kv_lora_rank columns that are key and value, and of
+  /// qk_rope_head_dim that are key alone.
+  void read_latents() {
+    const std::int64_t rank = integer("kv_lora_rank").value_or(512);
+    const std::int64_t rotated = integer("qk_rope_head_dim").value_or(64);
+    model_.head_dim = static_cast<std::int32_t>(std::min<std::int64_t>(rank + rotated, 1 << 20));
+    model_.head_dim_v = static_cast<std::int32_t>(std::min<std::int64_t>(rank, 1 << 20));
+    model_.latents = "yes";
+    const auto given = [&](const std::string& key) {
+      return find(key) != nullptr ? from(key) : by_default(key);
+    };
+    take("head dim", fmt::format("{} + {}", rank, rotated),
+         given("kv_lora_rank") + ", " + given("qk_rope_head_dim"));
+    take("head dim of V", fmt::format("{}", rank), given("kv_lora_rank"));
+  }
+
   /// Reads the numbers of heads for display only, because kernels serve any.
   void read_heads() {
     const auto heads = integer("num_attention_heads"), heads_kv = integer("num_key_value_heads");
@@ -174,41 +196,54 @@ class Reader {
     }
   }
 
-  /// Returns the window of the layers that have one; 0 if none has.
-  std::int64_t sliding_window() {
+  /// What layers have that do not see all keys: windows or, in some families, chunks.
+  struct Local {
+    std::string name, key, layer_type;
+    std::int64_t by_default;
+    std::string HfModel::*answer;
+  };
+  Local local() const {
+    if (family_->chunk > 0)
+      return {"chunk", "attention_chunk_size", "chunked_attention", family_->chunk, &HfModel::chunk};
+    return {"window", "sliding_window", "sliding_attention", family_->sliding_window, &HfModel::window};
+  }
+
+  /// Returns the size of the windows or chunks; 0 if no layer has one.
+  std::int64_t size_of(const Local& local) {
     if (family_->opts_in && !flag("use_sliding_window")) {
-      if (find("sliding_window") != nullptr)
-        take("window", "no", from("use_sliding_window") + " is not true");
+      if (find(local.key) != nullptr) take(local.name, "no", from("use_sliding_window") + " is not true");
       return 0;
     }
-    if (has_null("sliding_window")) return 0;
-    return integer("sliding_window").value_or(family_->sliding_window);
+    if (has_null(local.key)) return 0;
+    return integer(local.key).value_or(local.by_default);
   }
 
-  void read_window() {
-    const std::int64_t window = sliding_window();
+  void read_local_layers() {
+    const Local local = this->local();
+    const std::int64_t size = size_of(local);
     const json* types = find("layer_types");
-    if (types != nullptr) return read_layer_types(*types, window);
-    if (window == 0) return;
-    model_.window = family_->all_layers_slide ? "yes" : "both";
-    take("window", fmt::format("{} in {} layers", window, family_->all_layers_slide ? "all" : "some"),
-         find("sliding_window") != nullptr ? from("sliding_window") : by_default("sliding_window"));
+    if (types != nullptr) return read_layer_types(*types, local, size);
+    if (size == 0) return;
+    model_.*local.answer = family_->all_layers_slide ? "yes" : "both";
+    take(local.name, fmt::format("{} in {} layers", size, family_->all_layers_slide ? "all" : "some"),
+         find(local.key) != nullptr ? from(local.key) : by_default(local.key));
   }
 
-  void read_layer_types(const json& types, std::int64_t window) {
-    std::size_t sliding = 0, full = 0;
+  void read_layer_types(const json& types, const Local& local, std::int64_t size) {
+    std::size_t limited = 0, full = 0;
     for (const json& type : types) {
-      sliding += type == "sliding_attention";
+      limited += type == local.layer_type;
       full += type == "full_attention";
     }
-    if (!types.is_array() || types.empty() || sliding + full != types.size())
+    if (!types.is_array() || types.empty() || limited + full != types.size())
       return refuse("layer_types",
-                    "must be a list of sliding_attention and full_attention: give flags instead of --hf");
-    if (sliding > 0 && window == 0)
-      return refuse("sliding_window", "must be given: layer_types has sliding_attention");
-    model_.window = sliding == 0 ? "no" : full == 0 ? "yes" : "both";
-    take("window", sliding == 0 ? "no" : fmt::format("{} in {} of {} layers", window, sliding, types.size()),
-         fmt::format("{}, {}", from("layer_types"), from("sliding_window")));
+                    fmt::format("must be a list of {} and full_attention: give flags instead of --hf",
+                                local.layer_type));
+    if (limited > 0 && size == 0)
+      return refuse(local.key, fmt::format("must be given: layer_types has {}", local.layer_type));
+    model_.*local.answer = limited == 0 ? "no" : full == 0 ? "yes" : "both";
+    take(local.name, limited == 0 ? "no" : fmt::format("{} in {} of {} layers", size, limited, types.size()),
+         fmt::format("{}, {}", from("layer_types"), from(local.key)));
   }
 
   void read_softcap() {

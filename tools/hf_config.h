@@ -13,12 +13,14 @@
 namespace fa2::tools {
 
 struct HfModel {
-  std::int32_t head_dim = 0;
-  std::optional<DType> dtype;  ///< nullopt: the file names none
-  std::string window = "no";   ///< whether layers have a sliding window: "yes", "no", "both"
+  std::int32_t head_dim = 0, head_dim_v = 0;  ///< head_dim_v 0: head_dim
+  std::optional<DType> dtype;                 ///< nullopt: the file names none
+  std::string window = "no";                  ///< whether layers have a sliding window: "yes", "no", "both"
+  std::string chunk = "no";                   ///< the same of chunks
   std::string softcap = "no";
   std::string sinks = "no";
-  Lines taken;  ///< each parameter with its value and the key that holds it
+  std::string latents = "no";  ///< V is the first head_dim_v columns of K
+  Lines taken;                 ///< each parameter with its value and the key that holds it
 };
 
 /// Reads a config.json, or the one in a folder. @throws InvalidRequest listing every key that it cannot read;

@@ -254,8 +254,9 @@ int make(const PrecompileFlags& options, bool json) {
 /// Notes the flags that come with --hf, which sets them. CLI11 could check this, but would list all flags in
 /// the help.
 void note_flags_beside_hf(const CLI::App& verb, Mistakes& mistakes) {
-  for (const char* flag : {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left",
-                           "--window-right", "--softcap", "--sinks", "--alibi"}) {
+  for (const char* flag :
+       {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left", "--window-right",
+        "--attention-chunk", "--softcap", "--sinks", "--alibi", "--values-in-keys"}) {
     if (verb.count(flag) > 0) mistakes.attempt([&] { throw CLI::ExcludesError("--hf", flag); });
   }
 }
@@ -329,6 +330,8 @@ Verb add_precompile(CLI::App& app) {
       "  FA2_CACHE_PATH=kernels.fa2pack FA2_JIT=off ./server\n"
       "  fa2 precompile --requests requests.jsonl --shard 1/4 --out 1.fa2pack\n"
       "  fa2 precompile --arch h100 --hf gemma-2-9b/config.json --dry-run\n"
+      "  fa2 precompile --arch h100 --hf DeepSeek-V3/config.json --varlen \\\n"
+      "      --page-size 64 --append --out latents.fa2pack\n"
       "  fa2 precompile --arch h100 --head-dim 256 --dtype bf16 --causal yes \\\n"
       "      --window-left both --softcap\n"
       "    (Gemma 2: softcap everywhere, every other layer with a window)\n"
@@ -345,7 +348,8 @@ Verb add_precompile(CLI::App& app) {
       "call.\n"
       "--requests takes the problems that a program has logged, with FA2_LOG_REQUESTS=FILE, for the GPU that "
       "it ran on or for --arch; all sizes of them, or with --exact only those.\n"
-      "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints the key of each.\n"
+      "--hf reads dtype, head dims, windows, chunks, softcap and sinks of a model, and prints the key of "
+      "each.\n"
       "GPUs are: " +
           known_gpu_names() + ".");
   const auto options = std::make_shared<PrecompileFlags>();

@@ -16,6 +16,8 @@ struct Mean {
 // with NVRTC 13.0 on one core of an AMD EPYC: cubin size and processor time.
 constexpr Mean kMeans[] = {
     {KernelId::forward_sm80, 39, 0.7},
+    {KernelId::forward_wide, 78, 0.6},  // head dims 320 and 512, as the next
+    {KernelId::forward_wide_sm90, 100, 1.1},
     {KernelId::forward_split, 73, 1.5},
     {KernelId::forward_sm90, 75, 1.6},
     {KernelId::backward_delta, 13, 0.1},

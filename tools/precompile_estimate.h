@@ -19,9 +19,8 @@ struct Estimate {
 
 /// The origin of the means.
 inline constexpr const char* kEstimateSource =
-    "Sizes and times are estimates: means per kind of kernel, fp16, head dims 64 and 128, compiled by NVRTC "
-    "13.0 "
-    "on one core of an AMD EPYC.";
+    "Sizes and times are estimates: means per kind of kernel, fp16, head dims 64 and 128, or 320 and 512 of "
+    "wide ones, compiled by NVRTC 13.0 on one core of an AMD EPYC.";
 
 /// Returns one estimate per arch, in order of appearance. Requests with an error do not count.
 std::vector<Estimate> estimates_of(const std::vector<KernelRequest>& requests);

@@ -98,18 +98,21 @@ void TraitOptions::add_to(CLI::App& verb) {
 
 void TraitOptions::take(const HfModel& model) {
   head_dims = {model.head_dim};
-  head_dims_v = {0};
+  head_dims_v = {model.head_dim_v};
   if (model.dtype) dtypes = {std::string(word_of(*model.dtype))};
   causal = "yes";
   masks.clear();
   variants["window_left"] = model.window;
   variants["softcap"] = model.softcap;
   variants["sinks"] = model.sinks;
+  variants["attention_chunk"] = model.chunk;
+  variants["values_in_keys"] = model.latents;
 }
 
 std::string TraitOptions::flags() const {
-  std::string text = fmt::format("--head-dim {} --dtype {} --causal {}", fmt::join(head_dims, ","),
-                                 fmt::join(dtypes, ","), causal);
+  std::string text = fmt::format("--head-dim {}", fmt::join(head_dims, ","));
+  if (head_dims_v != std::vector{0}) text += fmt::format(" --head-dim-v {}", fmt::join(head_dims_v, ","));
+  text += fmt::format(" --dtype {} --causal {}", fmt::join(dtypes, ","), causal);
   for (const auto& [variant, word] : variants) {
     if (word != "no") text += fmt::format(" {} {}", flag_of(variant), word);
   }

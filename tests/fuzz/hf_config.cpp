@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const tools::HfModel model = tools::parse_hf_model(fuzz::text_of(data, size), "config.json");
     fuzz::require(model.head_dim > 0, "the head dim is above 0");
-    for (const std::string& answer : {model.window, model.softcap, model.sinks}) {
+    for (const std::string& answer : {model.window, model.chunk, model.softcap, model.sinks, model.latents}) {
       const bool is_answer = answer == "yes" || answer == "no" || answer == "both";
       fuzz::require(is_answer, "an answer is yes, no or both");
     }

@@ -53,6 +53,8 @@ TEST_CASE("hf: each family becomes the traits that its kernels need") {
       {"gemma3", "--head-dim 256" + bf16 + " --window-left both"},
       {"phi3", "--head-dim 96" + bf16 + " --window-left yes"},
       {"gpt_oss", "--head-dim 64" + bf16 + " --sinks yes --window-left both"},
+      {"llama4", "--head-dim 128" + bf16 + " --attention-chunk both"},
+      {"deepseek_v3", "--head-dim 576 --head-dim-v 512" + bf16 + " --values-in-keys yes"},
   };
   for (const auto& model : expected) {
     CAPTURE(model.first);
@@ -75,6 +77,12 @@ TEST_CASE("hf: every value that was taken names its key, or the default") {
   CHECK(taken(gemma3, "window") == "1024 in some layers (text_config.sliding_window)");
   CHECK(taken(gemma3, "dtype") == "bfloat16 (torch_dtype)");
   CHECK(taken(model_of("gemma2"), "softcap") == "50.0 (attn_logit_softcapping)");
+  CHECK(taken(model_of("llama4"), "chunk") == "8192 in some layers (text_config.attention_chunk_size)");
+  const HfModel deepseek = model_of("deepseek_v3");
+  CHECK(taken(deepseek, "head dim") == "512 + 64 (kv_lora_rank, qk_rope_head_dim)");
+  CHECK(taken(deepseek, "head dim of V") == "512 (kv_lora_rank)");
+  CHECK(taken(parse_hf_model(R"({"model_type": "kimi_k2", "qk_rope_head_dim": 32})", "x"), "head dim") ==
+        "512 + 32 (kimi_k2's default: no kv_lora_rank, qk_rope_head_dim)");
   const HfModel gpt_oss = model_of("gpt_oss");
   CHECK(taken(gpt_oss, "window") == "128 in 2 of 4 layers (layer_types, sliding_window)");
   CHECK(taken(gpt_oss, "sinks") == "yes (gpt_oss has them in every layer)");
@@ -97,12 +105,28 @@ TEST_CASE("hf: layer types decide which layers have a window; null means none ha
   CHECK_FALSE(parse_hf_model(R"({"model_type": "llama", "head_dim": 64})", "x").dtype.has_value());
 }
 
+TEST_CASE("hf: layer types decide which layers have chunks") {
+  const auto chunk = [](const std::string& keys) {
+    return parse_hf_model(R"({"model_type": "llama4_text", )" + keys + "}", "x").chunk;
+  };
+  CHECK(chunk(R"("layer_types": ["full_attention"])") == "no");
+  CHECK(chunk(R"("layer_types": ["chunked_attention", "full_attention"])") == "both");
+  CHECK(chunk(R"("layer_types": ["chunked_attention"])") == "yes");
+  CHECK(chunk(R"("attention_chunk_size": null)") == "no");
+  CHECK(
+      error_of(
+          R"({"model_type": "llama4_text", "attention_chunk_size": null, "layer_types": ["chunked_attention"]})")
+          .find("attention_chunk_size = missing, must be given: layer_types has chunked_attention") !=
+      std::string::npos);
+}
+
 TEST_CASE("hf: keys that cannot be read are listed by name, all at once") {
   CHECK(error_of("[1]").find("config.json = \"[1]\", must be the JSON object of a Hugging Face model's") !=
         std::string::npos);
   CHECK(error_of("{").find("must be the JSON object") != std::string::npos);
   CHECK(error_of(R"({"model_type": "bert"})")
-            .find("config.json: model_type = \"bert\", must be one of llama, mistral") != std::string::npos);
+            .find("config.json: model_type = \"bert\", must be one of llama, llama4_text, mistral") !=
+        std::string::npos);
   CHECK(error_of("{}").find("config.json: model_type = missing, must be one of") != std::string::npos);
   CHECK(error_of(R"({"model_type": "llama"})").find("hidden_size = missing, must be given, or head_dim") !=
         std::string::npos);
