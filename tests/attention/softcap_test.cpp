@@ -73,7 +73,7 @@ SmallKernel capping_kernel() {
     out[4] = exponents.are_right() ? 1.0f : 0.0f;
   })",
           .params = R"(
-  struct Config { static constexpr bool softcap = true, alibi = false; static constexpr int kv_type = 0; };
+  struct Config { static constexpr bool softcap = true, alibi = false, max_logits = false; static constexpr int kv_type = 0; };
   const AttentionParams* calls; const float* scores; float* out; int call_count; int score_count; float outlier;)",
           .threads = 128,
           .headers = {"attention/common/score_mod.cuh"}};
