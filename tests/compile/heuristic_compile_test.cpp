@@ -54,6 +54,8 @@ std::vector<KernelSource> variant_kernels() {
       for (const int variants : {1, 2, 4, 8, 15, 16, 18, 20}) {
         PlannedProblem p = square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none,
                                   i % 3 == 0 ? 1024 : 8192);
+        // Under a causal mask this one spills 8 bytes on Hopper, so that the heuristic's next configuration runs.
+        if (variants == 15 && head_dim == 256) p.mask = MaskKind::none;
         if (variants & 1) p.window_left = p.window_right = 4096;
         p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8,
         p.max_logits = variants & 16;
