@@ -41,10 +41,10 @@ const std::vector<std::string> kConfigs = {
 /// Head dims of Q and K, and of V. Of some, the last warp has fewer columns than the others, or none.
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{264, 264}, {320, 320}, {512, 512}, {576, 512},
                                                                {64, 512},  {304, 8},   {256, 272}};
-/// Of latents: V is the first columns of K.
+/// Head dims of latents: V is the first columns of K.
 constexpr std::pair<std::int32_t, std::int32_t> kLatentDims[] = {
     {576, 512}, {320, 256}, {288, 288}, {80, 40}};
-/// Of 8-bit keys and values.
+/// Head dims for 8-bit keys and values.
 constexpr std::pair<std::int32_t, std::int32_t> kByteDims[] = {{576, 512}, {272, 272}, {512, 512}, {320, 16}};
 
 AttentionProblem wide_problem(DType dtype, MaskKind mask, std::pair<std::int32_t, std::int32_t> dims,

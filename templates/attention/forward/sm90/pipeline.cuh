@@ -43,7 +43,7 @@ constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
 /// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
 FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
-  // Those that share rows all read the ring, and one of them queries.
+  // Warps that share rows all read the ring. Only one of them reads queries.
   constexpr int kConsumerWarps = Config::warps * Config::column_warps, kLoadingWarps = loading_warps<Config>;
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
