@@ -2,33 +2,12 @@
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <tests/support/request.h>
+#include <tests/unit/operation/broken_problem.h>
 
 using namespace fa2;
 using namespace fa2::test;
 
-namespace {
-
 using P = PlannedProblem;
-
-P problem() {
-  P p;
-  p.head_dim = 64;
-  p.batch = 2;
-  p.heads_q = 4;
-  p.heads_kv = 2;
-  p.seqlen_q = 16;
-  p.seqlen_k = 32;
-  return p.normalized();
-}
-
-template <class Change>
-std::string broken_problem(Change change) {
-  P p = problem();
-  change(p);
-  return fields(violations_of(p));
-}
-
-}  // namespace
 
 TEST_CASE("validate: head dims") {
   for (const std::int32_t dim : {8, 16, 120, 256, 264, 512}) {
@@ -45,7 +24,7 @@ TEST_CASE("validate: head dims") {
 }
 
 TEST_CASE("validate: gradients of heads up to 256") {
-  P p = problem();
+  P p = valid_problem();
   p.head_dim = p.head_dim_v = 256;
   CHECK(violations_of_backward(p).empty());
   p.head_dim = 264;
@@ -57,7 +36,7 @@ TEST_CASE("validate: gradients of heads up to 256") {
 TEST_CASE("validate: values in keys") {
   CHECK(broken_problem([](P& p) { p.values_in_keys = true; }) == "");
   CHECK(broken_problem([](P& p) { p.values_in_keys = true, p.head_dim_v = 72; }) == "head_dim_v: 72");
-  P p = problem();
+  P p = valid_problem();
   p.values_in_keys = true;
   CHECK(fields(violations_of_backward(p)) == "values_in_keys: 1");
   p.head_dim = 576, p.head_dim_v = 512;

@@ -3,6 +3,7 @@
 #include <operation/operands/overlap.h>
 #include <operation/rules/validate.h>
 #include <tests/support/request.h>
+#include <tests/unit/operation/broken_problem.h>
 
 #include <bitset>
 #include <cmath>
@@ -16,28 +17,9 @@ namespace {
 constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
 
-PlannedProblem problem() {
-  PlannedProblem p;
-  p.row_alignment = RowAlignment::bytes16_any_order;  // tests only the rules of alignment
-  p.head_dim = 64;
-  p.batch = 2;
-  p.heads_q = 4;
-  p.heads_kv = 2;
-  p.seqlen_q = 16;
-  p.seqlen_k = 32;
-  return p.normalized();
-}
-
-template <class Change>
-std::string broken_problem(Change change) {
-  PlannedProblem p = problem();
-  change(p);
-  return fields(violations_of(p));
-}
-
 template <class Change>
 std::string broken_args(Change change) {
-  PlannedProblem p = problem();
+  PlannedProblem p = valid_problem();
   AttentionArgs a = arguments(p);
   change(p, a);
   return fields(violations_of(p, a));
@@ -49,10 +31,10 @@ using A = AttentionArgs;
 }  // namespace
 
 TEST_CASE("validate: a valid problem and valid arguments") {
-  CHECK(violations_of(problem()).empty());
-  CHECK(violations_of(problem(), arguments(problem())).empty());
-  CHECK_NOTHROW(require_valid(problem()));
-  CHECK_NOTHROW(require_valid(problem(), arguments(problem())));
+  CHECK(violations_of(valid_problem()).empty());
+  CHECK(violations_of(valid_problem(), arguments(valid_problem())).empty());
+  CHECK_NOTHROW(require_valid(valid_problem()));
+  CHECK_NOTHROW(require_valid(valid_problem(), arguments(valid_problem())));
 }
 
 TEST_CASE("validate: enumerations in range") {
@@ -92,7 +74,7 @@ TEST_CASE("validate: the grid with the smallest tile fits one launch") {
 }
 
 TEST_CASE("validate: everything wrong with a problem is listed at once") {
-  P p = problem();
+  P p = valid_problem();
   p.dtype = static_cast<DType>(7);
   p.head_dim = 7;
   p.heads_kv = 3;
@@ -128,7 +110,7 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
         "k_strides.batch: 4100\nk_strides.head: -4");
   CHECK(broken_args([](P& p, A& a) { p.batch = 1, a.k_strides.batch = 3; }) == "");
 
-  P p = problem();
+  P p = valid_problem();
   A a = arguments(p);
   a.q = at(0x1000002);
   CHECK(violations_of(p, a).at(0).rule.find("RowAlignment::element") != std::string::npos);
@@ -140,7 +122,7 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
 }
 
 TEST_CASE("validate: options_kept_by considers only what a kernel accesses") {
-  P p = problem();
+  P p = valid_problem();
   A a = arguments(p);
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
   a.out_strides.row = 260;
@@ -154,7 +136,7 @@ TEST_CASE("validate: options_kept_by considers only what a kernel accesses") {
   p.batch = 0, a.q = at(0x1000001);
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
 
-  P defaults = problem();  // heads_kv 0 means heads_q, so K's head stride is used
+  P defaults = valid_problem();  // heads_kv 0 means heads_q, so K's head stride is used
   defaults.heads_kv = 0;
   A odd = arguments(defaults);
   odd.k_strides.head = 4;
@@ -163,7 +145,7 @@ TEST_CASE("validate: options_kept_by considers only what a kernel accesses") {
 
 TEST_CASE("validate: strides of 0 and below do not satisfy bytes16") {
   for (const std::int64_t stride : {0, -64}) {
-    P p = problem();
+    P p = valid_problem();
     A a = arguments(p);
     a.k_strides.row = stride;
     p.row_alignment = RowAlignment::bytes16;
@@ -209,7 +191,7 @@ TEST_CASE("validate: strides that leave the address space, whatever their size")
         "v_strides: batch 4096, head 64, row -16777216");
   CHECK(broken_args([](P& p, A& a) { p.batch = 1, a.q_strides.batch = kMin64; }) == "");
   // The largest extents that a valid problem can have, with the largest strides.
-  P p = problem();
+  P p = valid_problem();
   p.batch = 1, p.heads_q = p.heads_kv = 16, p.seqlen_q = p.seqlen_k = (std::int64_t{1} << 31) - 1024;
   A a = arguments(p);
   a.k_strides = a.v_strides = {kMin64, kMin64, kMin64};
@@ -227,7 +209,7 @@ TEST_CASE("validate: rows of O must not overlap") {
   CHECK(broken_args([](P&, A& a) {
           a.out_strides = {64, 128, 512};
         }) == "");  // (row, head, batch, dim) order
-  const P p = problem();
+  const P p = valid_problem();
   A a = arguments(p);
   a.out_strides.row = 248;
   CHECK(violations_of(p, a).at(0).rule.find("at least 256") != std::string::npos);
@@ -255,7 +237,7 @@ TEST_CASE("validate: O against the inputs") {
 }
 
 TEST_CASE("validate: O as a slice of one packed buffer") {
-  P p = problem();
+  P p = valid_problem();
   p.heads_kv = 4;
   p.seqlen_k = 16;
   // (batch, seqlen, 4, heads, dim): slices 0..3 are Q, K, V, O.
@@ -367,12 +349,12 @@ TEST_CASE("validate: tensors must be on the device") {
         return {};
     }
   };
-  const A a = arguments(problem());  // q, k, v, o, lse lie in 1, 2, 3, 4, 5
-  const std::vector<Violation> found = violations_of_residency(operands_of(problem(), a), 0, facts);
+  const A a = arguments(valid_problem());  // q, k, v, o, lse lie in 1, 2, 3, 4, 5
+  const std::vector<Violation> found = violations_of_residency(operands_of(valid_problem(), a), 0, facts);
   REQUIRE(found.size() == 2);
   CHECK(found[0].field == "k");
   CHECK(found[0].value == "0x2000000 on device 1");
   CHECK(found[0].rule == "must be on device 0, where this call runs");
   CHECK(found[1].field == "lse");
-  CHECK(violations_of_residency(operands_of(problem(), A{}), 0, facts).empty());
+  CHECK(violations_of_residency(operands_of(valid_problem(), A{}), 0, facts).empty());
 }
