@@ -18,13 +18,12 @@ namespace {
 /// Returns kernels of 8-bit keys and values, for one query, for a few heads of eight and for prompts, paged and not, with plain and
 /// other scores, in which any two choices meet.
 std::vector<KernelSource> byte_key_kernels() {
-  constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
   constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
   enum Use { decode, drafts, prompt, invariant };
   constexpr int kQueries[] = {1, 4, 2048, 2048};
-  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
   Kernels kernels;
-  for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 2, 3})) {
+  for (const Combination& c :
+       pairwise({std::size(kFamilies), std::size(kHeadDims), 4, kScoreVariants, 2, 3})) {
     PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], kQueries[c[2]]);
     p.heads_q = 8 * (p.heads_kv = 4);
     p.seqlen_k = 8192;
@@ -33,12 +32,8 @@ std::vector<KernelSource> byte_key_kernels() {
     p.varlen = c[5] > 0;
     p.page_size = c[5] == 2 ? 16 : 0;
     p.batch_invariant = c[2] == invariant;
-    if (c[3] == windowed) p.window_left = 500;
-    p.alibi = c[3] == alibi;
-    p.softcap = c[3] == capped;
-    p.sinks = c[3] == sinks;
-    p.dropout = c[3] == dropout;
-    kernels.add(p, *find_arch(kGpus[c[0]]));
+    vary_scores(p, c[3]);
+    kernels.add(p, *find_arch(kFamilies[c[0]]));
   }
   return std::move(kernels).list();
 }

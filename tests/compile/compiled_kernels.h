@@ -19,6 +19,8 @@
 namespace fa2::test {
 
 inline constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right};
+/// One GPU of each family.
+inline constexpr const char* kFamilies[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
 
 /// A set of kernels, distinct by key.
 class Kernels {
@@ -50,6 +52,19 @@ inline PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
   p.mask = mask;
   p.seqlen_q = p.seqlen_k = seqlen;
   return p;
+}
+
+/// Values of vary_scores().
+inline constexpr std::size_t kScoreVariants = 6;
+
+/// Gives the problem one variant of scores, or none.
+inline void vary_scores(PlannedProblem& p, std::size_t variant) {
+  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
+  if (variant == windowed) p.window_left = 500;
+  p.alibi = variant == alibi;
+  p.softcap = variant == capped;
+  p.sinks = variant == sinks;
+  p.dropout = variant == dropout;
 }
 
 inline void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {

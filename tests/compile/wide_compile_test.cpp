@@ -19,14 +19,13 @@ namespace {
 /// Returns kernels for one query, for a few, and for prompts, paged and not, with plain and other scores, in which any two choices
 /// meet.
 std::vector<KernelSource> wide_kernels() {
-  constexpr const char* kGpus[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
   constexpr std::pair<int, int> kHeadDims[] = {{264, 264}, {320, 320}, {512, 512}, {576, 512}, {64, 512}};
   enum Use { decode, drafts, prompt, invariant };
   constexpr int kQueries[] = {1, 2, 2048, 2048};
-  enum Scores { plain, windowed, alibi, capped, sinks, dropout };
   enum Values { apart, in_keys, bytes, bytes_in_keys };
   Kernels kernels;
-  for (const Combination& c : pairwise({std::size(kGpus), std::size(kHeadDims), 4, 6, 3, 4, 2})) {
+  for (const Combination& c :
+       pairwise({std::size(kFamilies), std::size(kHeadDims), 4, kScoreVariants, 3, 4, 2})) {
     PlannedProblem p = square(512, kMasks[c[2] != decode], kQueries[c[2]]);
     std::tie(p.head_dim, p.head_dim_v) = kHeadDims[c[1]];
     p.heads_q = 16 * (p.heads_kv = 1);
@@ -38,12 +37,8 @@ std::vector<KernelSource> wide_kernels() {
     p.page_size = c[4] == 2 ? 64 : 0;
     p.page_count = c[4] == 2 ? 1 : 0;
     p.batch_invariant = c[2] == invariant;
-    if (c[3] == windowed) p.window_left = 500;
-    p.alibi = c[3] == alibi;
-    p.softcap = c[3] == capped;
-    p.sinks = c[3] == sinks;
-    p.dropout = c[3] == dropout;
-    kernels.add(p, *find_arch(kGpus[c[0]]));
+    vary_scores(p, c[3]);
+    kernels.add(p, *find_arch(kFamilies[c[0]]));
   }
   return std::move(kernels).list();
 }
