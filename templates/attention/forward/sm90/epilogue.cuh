@@ -36,6 +36,21 @@ FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
   }
 }
 
+/// Stores the rows of `tile` that the sequence has, because TMA would also overwrite the next sequence's rows. `first_row`:
+/// the tile's first row in the sequence. `thread`: the caller's number among the kThreads that share the work.
+template <class Config, int kThreads, class Tile>
+FA2_DEVICE void store_first_rows(Tile tile, const AttentionParams& params, const SequenceShape& shape,
+                                 const TileCoordinates& at, int first_row, int thread) {
+  constexpr int kChunks = Config::head_dim_v / 8;
+  FA2_NO_UNROLL
+  for (int i = thread; i < (shape.rows - first_row) * kChunks; i += kThreads) {
+    const int row = i / kChunks, col = i % kChunks * 8;
+    if (!row_map_of<Config>(params).is_filled(first_row + row)) continue;
+    ptx::st_global_v4(output_row<Config>(params, shape, at, first_row + row) + col,
+                      ptx::ld_shared_v4(tile.chunk_address(row, col)));
+  }
+}
+
 /// Stores a warpgroup's outputs in global memory. Each passes through shared memory: a slot of the ring, or the
 /// memory of its queries.
 template <class Config>
@@ -106,25 +121,12 @@ struct OutputStore {
     ptx::fence_proxy_async_shared();
     sync_warpgroup(warpgroup);
     if (Config::varlen && first_row + 64 > shape.rows) {
-      store_first_rows(tile, shape, at, first_row);
+      store_first_rows<Config, 128>(tile, params.attention, shape, at, first_row, ptx::thread_index() % 128);
+      sync_warpgroup(warpgroup);  // before one thread hands the tile's memory on
     } else if (ptx::thread_index() % 128 == 0 && first_row < shape.rows) {
       tma_store_tile<PackedShape<Config::head_dim_v>>(
           params.o, query_box<Config>(params.attention, shape, at, first_row), tile);
     }
-  }
-
-  /// Stores the rows that the sequence has, because TMA would also overwrite the next sequence's rows.
-  FA2_DEVICE void store_first_rows(typename Layout::OutputTile tile, const SequenceShape& shape,
-                                   const TileCoordinates& at, int first_row) {
-    constexpr int kChunks = Config::head_dim_v / 8;
-    FA2_NO_UNROLL
-    for (int i = ptx::thread_index() % 128; i < (shape.rows - first_row) * kChunks; i += 128) {
-      const int row = i / kChunks, col = i % kChunks * 8;
-      if (!row_map_of<Config>(params.attention).is_filled(first_row + row)) continue;
-      ptx::st_global_v4(output_row<Config>(params.attention, shape, at, first_row + row) + col,
-                        ptx::ld_shared_v4(tile.chunk_address(row, col)));
-    }
-    sync_warpgroup(warpgroup);  // before one thread hands the tile's memory on
   }
 };
 

@@ -243,7 +243,8 @@ struct WideConsumer {
     ptx::fence_proxy_async_shared();
     WideTeam<Config>::sync();
     if (Config::varlen && first_row + 64 > tile.shape.rows) {
-      store_first_rows(tile, first_row);
+      store_first_rows<Config, 256>(whole, params.attention, tile.shape, tile.at, first_row,
+                                    ptx::thread_index() - 128);
       WideTeam<Config>::sync();
     } else if (kScores && ptx::thread_index() % 128 == 0) {
       tma_store_tile<PackedShape<Config::head_dim_v>>(
@@ -251,19 +252,6 @@ struct WideConsumer {
       ptx::bulk_wait_group_read<0>();
     }
     if constexpr (kScores) release_queries();
-  }
-
-  /// Stores the rows that the sequence has, because TMA would also overwrite the next sequence's rows.
-  FA2_DEVICE void store_first_rows(const SequenceTile& tile, int first_row) const {
-    constexpr int kChunks = Config::head_dim_v / 8;
-    const AttentionParams& attention = params.attention;
-    FA2_NO_UNROLL
-    for (int i = ptx::thread_index() - 128; i < (tile.shape.rows - first_row) * kChunks; i += 256) {
-      const int row = i / kChunks, col = i % kChunks * 8;
-      if (!row_map_of<Config>(attention).is_filled(first_row + row)) continue;
-      ptx::st_global_v4(output_row<Config>(attention, tile.shape, tile.at, first_row + row) + col,
-                        ptx::ld_shared_v4(shared.output().chunk_address(row, col)));
-    }
   }
 };
 
