@@ -70,8 +70,9 @@ double pairs_in_chunks(const AttentionProblem& p) {
   };
   const std::int64_t first_end = (begin / length + 1) * length, last_begin = (end - 1) / length * length;
   if (last_begin < first_end) return pairs(begin, end);
-  const auto between = static_cast<double>((last_begin - first_end) / length);
-  return pairs(begin, first_end) + between * pairs(first_end, first_end + length) + pairs(last_begin, end);
+  const std::int64_t between = (last_begin - first_end) / length;
+  return pairs(begin, first_end) + static_cast<double>(between) * pairs(first_end, first_end + length) +
+         pairs(last_begin, end);
 }
 
 /// Returns the rows of a sequence of these lengths.
