@@ -40,8 +40,8 @@ PlannedProblem widened_problem(PlannedProblem p) {
 bool may_widen(const PlannedProblem& p, const Arch& arch) {
   const bool has_dims =
       kernels::widen.head_dims.contain(p.head_dim) && kernels::widen.head_dims_v.contain(p.head_dim_v);
-  return p.kv_type == KvType::e4m3 && !p.batch_invariant && p.row_alignment == RowAlignment::bytes16 &&
-         has_dims && wgmma_rules::runs_on(arch);
+  return p.kv_type == KvType::e4m3 && !p.batch_invariant && !p.missing_pages &&
+         p.row_alignment == RowAlignment::bytes16 && has_dims && wgmma_rules::runs_on(arch);
 }
 
 bool widens_keys(const PlannedProblem& p, const Target& target, const ConfigChooser& chooser) {

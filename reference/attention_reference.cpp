@@ -107,7 +107,7 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
   std::int64_t b = 0;
   for (const Sequence& sequence : sequences_of(p, in.rule.numbers)) {
     const AttentionProblem alone = problem_of(p, sequence);
-    const ScoreRule rule = rule_of(p, in.rule, b);
+    const ScoreRule rule = rule_of(p, sequence, in.rule, b);
     const Tensor q = rows_of(in.q, sequence.q),
                  k = keys_by(rule, keys_of(p, in.k, sequence, b, in.rule.numbers)),
                  v = values_by(rule, keys_of(p, in.v, sequence, b, in.rule.numbers));

@@ -46,6 +46,8 @@ struct ScoreRule {
   /// Host pointers to the numbers of variants and to tables of sequences; nothing else is read.
   AttentionArgs numbers = {};
   std::int64_t first_batch = 0;  ///< batch index of entry 0 in the whole call; for dropout
+  /// Of one sequence, whether a key's page is missing, and no query sees it; empty: no page is.
+  std::vector<bool> missing_keys = {};
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };

@@ -198,7 +198,7 @@ Gradients compute_each(const Inputs& in, const Upstream& upstream, Arithmetic ar
   std::int64_t b = 0;
   for (const Sequence& sequence : sequences_of(in.problem, in.rule.numbers)) {
     const AttentionProblem alone = problem_of(in.problem, sequence);
-    const ScoreRule rule = rule_of(in.problem, in.rule, b++);
+    const ScoreRule rule = rule_of(in.problem, sequence, in.rule, b++);
     const Tensor q = rows_of(in.q, sequence.q), k = rows_of(in.k, sequence.k), v = rows_of(in.v, sequence.k),
                  d_out = rows_of(upstream.d_out, sequence.q);
     std::vector<double> d_lse;

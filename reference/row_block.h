@@ -128,6 +128,18 @@ class RowBlock {
     const KeyRange keys = visible_keys(in_.problem, first_ + r);
     return {keys.begin - begin_, keys.end - begin_};
   }
+  /// Returns whether no row sees key begin() + j, because its page is missing.
+  bool is_missing(std::int64_t j) const {
+    const std::vector<bool>& missing = in_.rule.missing_keys;
+    return !missing.empty() && missing[static_cast<std::size_t>(begin_ + j)];
+  }
+  /// Returns whether row r sees a key.
+  bool sees_keys(std::int64_t r) const {
+    const KeyRange keys = keys_of(r);
+    for (std::int64_t j = keys.begin; j < keys.end; ++j)
+      if (!is_missing(j)) return true;
+    return false;
+  }
   /// Returns the position of row r's score of key begin() + j.
   ScorePosition position(std::int64_t r, std::int64_t j) const {
     return {batch_, head_, first_ + r, begin_ + j};
@@ -141,7 +153,7 @@ class RowBlock {
   /// Returns the sum of row r's probabilities before normalisation; 1 without a key.
   Real sum(std::int64_t r) const { return rows_[static_cast<std::size_t>(r)].sum; }
   double lse(std::int64_t r, double empty_row_lse) const {
-    if (has_sink() || keys_of(r).begin != keys_of(r).end) return rows_[static_cast<std::size_t>(r)].lse;
+    if (has_sink() || sees_keys(r)) return rows_[static_cast<std::size_t>(r)].lse;
     return empty_row_lse;
   }
   /// Returns the largest score of the keys that row r sees; -infinity without a key.
@@ -166,8 +178,9 @@ class RowBlock {
     Real* const scores = probabilities_.data() + r * keys_;
     for (std::int64_t j = 0; j < keys_; ++j) {
       const double product = static_cast<double>(products(r)[j]);
-      scores[j] =
-          arithmetic_.score(static_cast<Real>(score_of(in_.problem, in_.rule, position(r, j), product)));
+      const double score =
+          is_missing(j) ? -kInfinity : score_of(in_.problem, in_.rule, position(r, j), product);
+      scores[j] = arithmetic_.score(static_cast<Real>(score));
     }
   }
 
@@ -186,7 +199,7 @@ class RowBlock {
     const KeyRange keys = keys_of(r);
     auto& [sum, lse, largest] = rows_[static_cast<std::size_t>(r)];
     lse = sink_;
-    if (keys.begin == keys.end) return;
+    if (!sees_keys(r)) return;
     Real* const p = probabilities_.data() + r * keys_ + keys.begin;
     Real* const end = p + (keys.end - keys.begin);
     largest = static_cast<double>(*std::max_element(p, end));
@@ -217,8 +230,10 @@ void weigh(const RowBlock<Arithmetic>& block, const Tensor& v, std::int64_t batc
     for (std::int64_t r = 0; r < block.count(); ++r) {
       const KeyRange keys = block.keys_of(r);
       const std::int64_t end = std::min(j0 + kKeys, keys.end);
-      for (std::int64_t j = std::max(j0, keys.begin); j < end; ++j)
+      for (std::int64_t j = std::max(j0, keys.begin); j < end; ++j) {
+        if (block.is_missing(j)) continue;
         add(block.probabilities(r)[j] * block.factors(r)[j], first + j * dim, dim, o.data() + r * dim);
+      }
     }
   }
   for (std::int64_t i = 0; i < block.count() * dim; ++i) {

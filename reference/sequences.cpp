@@ -31,6 +31,16 @@ std::int64_t first_row(const Tensor& t, const SequenceRows& rows, std::int64_t h
   return (rows.entry * t.heads + h) * t.rows + rows.begin;
 }
 
+/// Returns the pages of a sequence.
+const std::int32_t* pages_of(const AttentionArgs& tables, std::int64_t b) {
+  return tables.page_table + b * tables.page_table_stride;
+}
+
+/// Returns whether an entry of the page table names no page.
+bool is_missing(const AttentionProblem& p, std::int32_t page) {
+  return page < 0 || page >= p.page_count;
+}
+
 }  // namespace
 
 std::vector<Sequence> sequences_of(const AttentionProblem& p, const AttentionArgs& tables) {
@@ -51,6 +61,7 @@ AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& seq
   alone.varlen = false;
   alone.page_size = 0;
   alone.page_count = 0;
+  alone.missing_pages = false;
   alone.batch = 1;
   alone.total_q = alone.total_k = 0;
   alone.seqlen_q = sequence.q.count;
@@ -58,7 +69,8 @@ AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& seq
   return alone;
 }
 
-ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t b) {
+ScoreRule rule_of(const AttentionProblem& p, const Sequence& sequence, const ScoreRule& rule,
+                  std::int64_t b) {
   ScoreRule alone = rule;
   if (p.alibi && rule.numbers.alibi_slopes_per_batch) alone.numbers.alibi_slopes += b * p.heads_q;
   alone.numbers.alibi_slopes_per_batch = false;
@@ -67,6 +79,10 @@ ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t
   if (alone.numbers.v_descale != nullptr)
     alone.numbers.v_descale += b * alone.numbers.v_descale_strides.batch;
   alone.first_batch = b;
+  if (!p.missing_pages) return alone;
+  const std::int32_t* const table = pages_of(rule.numbers, b);
+  for (std::int64_t j = 0; j < sequence.k.count; ++j)
+    alone.missing_keys.push_back(is_missing(p, table[j / p.page_size]));
   return alone;
 }
 
@@ -82,10 +98,14 @@ Tensor rows_of(const Tensor& tensor, const SequenceRows& rows) {
 Tensor keys_of(const AttentionProblem& p, const Tensor& tensor, const Sequence& sequence, std::int64_t b,
                const AttentionArgs& tables) {
   if (p.page_size == 0) return rows_of(tensor, sequence.k);
-  const std::int32_t* const table = tables.page_table + b * tables.page_table_stride;
+  const std::int32_t* const table = pages_of(tables, b);
   Tensor keys{1, tensor.heads, sequence.k.count, tensor.dim, {}};
   for (std::int64_t h = 0; h < tensor.heads; ++h) {
     for (std::int64_t j = 0; j < sequence.k.count; ++j) {
+      if (p.missing_pages && is_missing(p, table[j / p.page_size])) {
+        keys.values.insert(keys.values.end(), static_cast<std::size_t>(tensor.dim), 0.0f);
+        continue;
+      }
       const std::int64_t page = std::clamp<std::int64_t>(table[j / p.page_size], 0, p.page_count - 1);
       const std::int64_t row = first_row(tensor, {page, j % p.page_size, 1}, h);
       const auto first = tensor.values.begin() + row * tensor.dim;

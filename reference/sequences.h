@@ -27,9 +27,10 @@ std::vector<Sequence> sequences_of(const AttentionProblem& problem, const Attent
 
 /// Return sequence `b` as a batch of one: its problem, its rule, and its rows of Q, K or V.
 AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence);
-ScoreRule rule_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t b);
+ScoreRule rule_of(const AttentionProblem& problem, const Sequence& sequence, const ScoreRule& rule,
+                  std::int64_t b);
 Tensor rows_of(const Tensor& tensor, const SequenceRows& rows);
-/// Returns the sequence's rows of K or V, from whichever pages hold them.
+/// Returns the sequence's rows of K or V, from whichever pages hold them; of missing pages zeros.
 Tensor keys_of(const AttentionProblem& problem, const Tensor& tensor, const Sequence& sequence,
                std::int64_t b, const AttentionArgs& tables);
 /// Returns one number per row of a sequence. `like` has the entries, heads and rows of all numbers.

@@ -22,6 +22,7 @@ struct ConfigDefaults {
   static constexpr bool dropout = false;
   static constexpr bool varlen = false;
   static constexpr int page_size = 0;
+  static constexpr bool missing_pages = false;
   static constexpr int kv_type = 0;
   static constexpr bool values_in_keys = false;
   static constexpr bool batch_invariant = false;

@@ -69,8 +69,8 @@ struct AttentionArgs {
   const std::int32_t* seqused_k = nullptr;
   /// With page_size, else null: int32 (batch, ceil(seqlen_k / page_size)) on the device. Key j of sequence b is row j % page_size
   /// of page page_table[b, j / page_size], of K and of V. Kernels ignore entries and rows beyond a sequence's length. Sequences may
-  /// share pages. Kernels replace an entry outside [0, page_count) by the nearest one inside. FA2_CHECK=1 and the interpreter
-  /// report it, as above.
+  /// share pages. An entry outside [0, page_count) names no page if the problem has missing_pages. Otherwise kernels replace it by
+  /// the nearest one inside, and FA2_CHECK=1 and the interpreter report it, as above.
   const std::int32_t* page_table = nullptr;
   std::int64_t page_table_stride = 0;  ///< from one sequence's row to the next; elements; 0 .. 2^31 - 1
 

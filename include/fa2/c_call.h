@@ -45,12 +45,17 @@ typedef struct fa2_problem {
   int32_t dropout; /* probabilities are dropped at random; 0 or 1 */
   int32_t varlen; /* sequences have lengths of their own, which only the device knows; 0 or 1 */
   int32_t page_size; /* rows per page of K and V; 0: they are not paged */
-  int32_t kv_type; /* element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled */
+  /* entries of the page table that name no page hide their keys, as -1 in lists of single keys; 0 or 1 */
+  int32_t missing_pages;
+  /* element type of K and V: that of Q, 8 bits, or the rows of DeepSeek-V3.2; 0: same, 1: e4m3, 2: scaled,
+   * 3: ds_mla */
+  int32_t kv_type;
   int32_t values_in_keys; /* V is the first columns of K, as in latent attention (MLA); 0 or 1 */
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
+  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -63,7 +68,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {
@@ -158,7 +163,7 @@ typedef struct fa2_append_problem {
   int32_t float32_tables; /* cos and sin are float32, else of dtype; 0 or 1 */
   /* query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1 */
   int32_t causal_positions;
-  int32_t kv_type; /* element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled */
+  int32_t kv_type; /* element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled, 3: ds_mla */
   int32_t reserved; /* 0 */
   int64_t table_rows; /* positions that cos and sin have */
   int64_t batch; /* sequences */

@@ -55,9 +55,14 @@ struct AttentionProblem {
   /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
   /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
   std::int32_t page_size = 0;
+  /// Entries of AttentionArgs::page_table outside 0 .. page_count - 1, such as -1, name no page: no query sees their keys. With
+  /// page_size 1 the table lists single keys of each sequence, as sparse attention selects them (DeepSeek's top-k indices).
+  /// Masks, windows, chunks and bias count such keys too: positions are places in the table. Needs page_size.
+  bool missing_pages = false;
   /// The element type of K and V. Unless it is `same`, a key is its row of K times AttentionArgs::k_descale, and a value its row of V
   /// times v_descale. With e4m3, for 8-bit caches, head_dim and head_dim_v are multiples of 16, and rows begin at multiples of 16
-  /// bytes. Gradients need `same`.
+  /// bytes. With ds_mla, dtype is bf16, head_dim 576, head_dim_v 512, and values_in_keys true; strides count bytes. Gradients need
+  /// `same`.
   KvType kv_type = KvType::same;
   /// V is the first head_dim_v columns of K, as in the latents of multi-head latent attention (MLA, arXiv 2405.04434): kernels read
   /// keys and values once. AttentionArgs::v must be `k`, with its strides, and head_dim_v at most head_dim. Gradients need false.
@@ -123,7 +128,13 @@ struct AttentionProblem {
             .along(Axis::row, 1)
             .used_if("varlen")
             .help("rows per page of K and V; 0: they are not paged"),
-        row("kv_type", &P::kv_type).help("element type of K and V: that of Q, or 8 bits"),
+        row("missing_pages", &P::missing_pages)
+            .option("missing_pages")
+            .used_if("page_size")
+            .help(
+                "entries of the page table that name no page hide their keys, as -1 in lists of single keys"),
+        row("kv_type", &P::kv_type)
+            .help("element type of K and V: that of Q, 8 bits, or the rows of DeepSeek-V3.2"),
         row("values_in_keys", &P::values_in_keys)
             .help("V is the first columns of K, as in latent attention (MLA)"),
         row("batch_invariant", &P::batch_invariant)

@@ -81,7 +81,7 @@ void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, 
   };
   check({.name = "q", .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
   check({.name = "k", .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
-  if (args.page_table != nullptr) {
+  if (args.page_table != nullptr && !p.missing_pages) {
     std::ranges::move(violations_of_pages(p, used,
                                           [&](std::int64_t b, std::int64_t count) {
                                             return copy_of(args.page_table + b * args.page_table_stride,

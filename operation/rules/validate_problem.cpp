@@ -42,6 +42,8 @@ void add_large_grid(Violations& found, const std::string& what, const std::strin
 void check_pages(Violations& found, const AttentionProblem& p) {
   check_number(found, "page_size", p.page_size, p.page_size >= 0, "must be at least 0");
   if (p.page_size <= 0)
+  check_number(found, "missing_pages", p.missing_pages, !p.missing_pages || p.page_size > 0,
+               "must be false, or page_size above 0: it is about entries of page_table");
     return check_number(found, "page_count", p.page_count, p.page_count == 0,
                         "must be 0, or page_size above 0");
   check_number(found, "page_count", p.page_count, p.page_count > 0 && is_seqlen(p.page_count),

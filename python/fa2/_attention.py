@@ -53,6 +53,7 @@ def attention(
     window_size: tuple[int, int] = (-1, -1),
     # written: option parameters
     attention_chunk: int = 0,
+    missing_pages: bool = False,
     batch_invariant: bool = False,
     lse_base: LseBase = "natural",
     sm_margin: int = 0,
@@ -113,6 +114,7 @@ def attention(
 
     Numbers and tensors:
     attention_chunk: chunked local attention: a query sees only keys of its own chunk of so many; 0: none.
+    missing_pages: entries of the page table that name no page hide their keys, as -1 in lists of single keys.
     batch_invariant: the bits of a sequence do not depend on the batch.
     lse_base: the base of the logarithm in LSE; natural, two.
     sm_margin: SMs that persistent kernels leave to other kernels.
@@ -147,6 +149,7 @@ def attention(
             window_left,
             window_right,
             attention_chunk,
+            missing_pages,
             batch_invariant,
             lse_base,
             sm_margin,

@@ -18,6 +18,7 @@ class Options(NamedTuple):
     window_left: int
     window_right: int
     attention_chunk: int
+    missing_pages: bool
     batch_invariant: bool
     lse_base: LseBase
     sm_margin: int
@@ -69,7 +70,7 @@ DIFFERENTIABLE = (
 DIFFERENTIABLE_INDICES = tuple(Options._fields.index(name) for name in DIFFERENTIABLE)
 
 #: A problem's element types of keys and values.
-KV_TYPES = {"same": 0, "e4m3": 1}
+KV_TYPES = {"same": 0, "e4m3": 1, "ds_mla": 3}
 
 #: A problem's bases of the logarithm in LSE.
 LSE_BASES = {"natural": 0, "two": 1}
@@ -82,6 +83,7 @@ FLAGS = {
     "sinks": "attention sinks: a logit per head joins the softmax",
     "dropout": "probabilities are dropped at random",
     "varlen": "sequences have lengths of their own, which only the device knows",
+    "missing_pages": "entries of the page table that name no page hide their keys, as -1 in lists of single keys",
     "values_in_keys": "V is the first columns of K, as in latent attention (MLA)",
     "batch_invariant": "the bits of a sequence do not depend on the batch",
     "max_logits": "the largest logit of each head is written",

@@ -24,6 +24,7 @@ def make_options(
     *,
     # written: option parameters
     attention_chunk: int = 0,
+    missing_pages: bool = False,
     batch_invariant: bool = False,
     lse_base: LseBase = "natural",
     sm_margin: int = 0,
@@ -55,6 +56,7 @@ def make_options(
         window_left,
         window_right,
         attention_chunk,
+        missing_pages,
         batch_invariant,
         lse_base,
         sm_margin,

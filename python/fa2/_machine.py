@@ -66,7 +66,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
     **dict.fromkeys(("window", "attention_chunk", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
     "page_size": (_is_integer, "must be an integer: 0 for no pages"),
-    "kv_type": (lambda x: isinstance(x, str) and x in KV_TYPES, 'must be "same" or "e4m3"'),
+    "kv_type": (lambda x: isinstance(x, str) and x in KV_TYPES, 'must be "same", "e4m3" or "ds_mla"'),
     "lse_base": (lambda x: isinstance(x, str) and x in LSE_BASES, 'must be "natural" or "two"'),
     "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
 }
@@ -86,6 +86,7 @@ def precompile(
     sinks: bool | Iterable[bool] = False,
     dropout: bool | Iterable[bool] = False,
     varlen: bool | Iterable[bool] = False,
+    missing_pages: bool | Iterable[bool] = False,
     values_in_keys: bool | Iterable[bool] = False,
     batch_invariant: bool | Iterable[bool] = False,
     max_logits: bool | Iterable[bool] = False,
@@ -106,7 +107,7 @@ def precompile(
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
     variant (window to max_logits) is a bool, or (False, True) for kernels without and with it. head_dim_v: columns of v
     and out, 0: as many as q and k have. kv_type: the element type of keys and values, "same" for that of q, "e4m3" for
-    float8_e4m3fn, which has no backward: then backward must be False. lse_base: as attention() has it. out: the directory
+    float8_e4m3fn, "ds_mla" for the rows of DeepSeek-V3.2; these two have no backward: then backward must be False. lse_base: as attention() has it. out: the directory
     to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one
     per core. progress: called with how many kernels are done and how many there are, one call at a time. Raises
     CompileError with what failed.

@@ -23,8 +23,8 @@ _OPTIONAL_TENSORS = frozenset(TENSORS).union(
     rotary_seqlens qv attn_sink descale_k""".split()
 )
 _FLAGS = frozenset(
-    """return_lse return_max_logits return_attn_probs return_softmax_lse deterministic batch_invariant autocast rotary_interleaved
-    causal_positions backward every""".split()
+    """return_lse return_max_logits return_attn_probs return_softmax_lse deterministic missing_pages batch_invariant autocast
+    rotary_interleaved causal_positions backward every""".split()
 )
 #: Names that other libraries give to arguments of attention().
 _SYNONYMS = {

@@ -18,6 +18,7 @@ _OPTIONS = (
     "SymInt window_left, "
     "SymInt window_right, "
     "SymInt attention_chunk, "
+    "bool missing_pages, "
     "bool batch_invariant, "
     "str lse_base, "
     "int sm_margin, "

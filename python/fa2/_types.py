@@ -21,7 +21,7 @@ Tensor = TypeVar("Tensor", bound=_Tensor)
 Causal = Union[bool, Literal["bottom_right", "top_left"]]
 Layout = Literal["bshd", "bhsd"]
 Dtype = Literal["float16", "bfloat16"]
-KvType = Literal["same", "e4m3"]
+KvType = Literal["same", "e4m3", "ds_mla"]
 LseBase = Literal["natural", "two"]
 
 
@@ -32,6 +32,7 @@ class CallOptions(TypedDict, total=False):
     window_size: tuple[int, int]
     # written: option types
     attention_chunk: int
+    missing_pages: bool
     batch_invariant: bool
     lse_base: LseBase
     sm_margin: int

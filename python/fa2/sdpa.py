@@ -77,6 +77,7 @@ def _options(
         dropout_p=dropout_p,
         dropout_seed=0,
         dropout_offset=0,
+        missing_pages=False,
         batch_invariant=False,
         lse_base="natural",
         sm_margin=0,

@@ -39,8 +39,9 @@ int read_options(Call* call) {
   PyObject* const* const options = call->options;
   fa2_problem* const p = &call->problem;
   fa2_args* const a = &call->args;
-  int64_t mask, invariant;
+  int64_t mask, invariant, missing;
   if (read_int(options[MASK], "mask", &mask) < 0 ||
+      read_int(options[MISSING_PAGES], "missing_pages", &missing) < 0 ||
       read_int(options[BATCH_INVARIANT], "batch_invariant", &invariant) < 0 ||
       read_lse_base(options[LSE_BASE], &p->lse_base) < 0 ||
       read_int32(options[SM_MARGIN], "sm_margin", &p->sm_margin) < 0 ||
@@ -52,6 +53,7 @@ int read_options(Call* call) {
       read_longest(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0)
     return -1;
   p->mask = (int32_t)mask;
+  p->missing_pages = missing != 0;
   p->batch_invariant = invariant != 0;
   p->softcap = a->softcap != 0.0f;
   a->has_softmax_scale = options[SOFTMAX_SCALE] != Py_None;

@@ -57,11 +57,11 @@ ContextOptions pinned(const std::string& config, const AttentionProblem& problem
 /// CHECKs the contract for pairs of all traits, among them page sizes, on several mixes of lengths, with Q
 /// packed and batched.
 void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes,
-                      KvType kv_type = KvType::same) {
+                      KvType kv_type = KvType::same, bool may_miss_pages = true) {
   constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {5, 1}, {6, 2}};
   std::size_t i = 0;
-  for (const Combination& c :
-       pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 4, 2, 2, 2})) {
+  for (const Combination& c : pairwise(
+           {configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 4, 2, 2, 2, 2})) {
     const auto [dim, dim_v] = (kv_type == KvType::same ? kHeadDims : kByteDims)[c[2]];
     AttentionProblem problem{.head_dim = dim, .head_dim_v = dim_v, .mask = kMasks[c[3]], .kv_type = kv_type};
     if (c[4] == 1 || c[4] == 2) problem.window_left = 20;
@@ -70,6 +70,7 @@ void expect_contracts(const std::vector<std::string>& configs, const std::vector
     problem.softcap = c[5] == 1;
     problem.alibi = c[6] == 1;
     problem.max_logits = i % 4 == 3;
+    problem.missing_pages = c[8] == 1 && may_miss_pages;
     problem.dtype = c[7] == 1 ? DType::bf16 : DType::f16;
     std::tie(problem.heads_q, problem.heads_kv) = kHeads[i % std::size(kHeads)];
     const std::size_t mix = i % length_mixes().size();
@@ -106,7 +107,8 @@ TEST_CASE("pages: any size, with every variant, of 8-bit keys and values") {
 TEST_CASE("pages: any size, with every variant, of 8-bit keys and values that are widened") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  expect_contracts(kConfigs90, {1, 7, 16, 256}, KvType::e4m3);
+  expect_contracts(kConfigs90, {1, 7, 16, 256}, KvType::e4m3,
+                   false);  // the keys of missing pages are not widened
 }
 
 TEST_CASE("pages: sizes that TMA can load, with every variant, with forward_sm90") {

@@ -141,17 +141,18 @@ TEST_CASE("8-bit keys and values of head dims beyond 256, and in keys") {
   CHECK(ran > 10);
 }
 
-TEST_CASE("latents in pages of any size, of sequences of any length") {
+TEST_CASE("latents in pages of any size, of which some may be missing, of sequences of any length") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 2, 0, 5}, {100, 7, 3, 64});
   std::size_t i = 0;
-  for (const int page_size : {1, 16, 64, 7}) {
+  for (const int page_size : {1, 16, 64, 7, 1, 7, 1}) {
     AttentionProblem problem =
         wide_problem(DType::bf16, kMasks[i % 2], i % 2 == 0 ? kLatentDims[0] : kHeadDims[0], 0, 0);
     problem.heads_q = i == 2 ? 128 : 16;  // 128 fill two tiles of 64 rows
     problem.values_in_keys = i % 2 == 0;
-    problem.kv_type = i > 1 ? KvType::e4m3 : KvType::same;
+    problem.kv_type = i == 2 || i == 3 || i == 6 ? KvType::e4m3 : KvType::same;
+    problem.missing_pages = i > 1;
     if (problem.kv_type == KvType::e4m3 && !problem.values_in_keys)
       problem.head_dim = problem.head_dim_v = 272;
     const Packing packing = i % 2 == 0 ? Packing::queries : Packing::batched;

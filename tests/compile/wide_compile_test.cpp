@@ -38,6 +38,7 @@ std::vector<KernelSource> wide_kernels() {
     p.page_count = c[4] == 2 ? 1 : 0;
     p.batch_invariant = c[2] == invariant;
     vary_scores(p, c[3]);
+    if (c[4] == 2 && c[5] % 2 == 0) p.page_size = 1, p.missing_pages = true;
     kernels.add(p, *find_arch(kFamilies[c[0]]));
   }
   return std::move(kernels).list();

@@ -73,6 +73,7 @@ BUGS = {
     "head_rows.cuh": [
         ("head_rows", "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
         ("head_rows", "offset of a batch in 32 bits", "+ batch * strides.batch_stride +",
+        ("hides_last_keys", "missing pages hide keys of the last block alone", "|| Config::missing_pages", "", "pages"),
          "+ static_cast<int>(batch * strides.batch_stride) +"),
         ("first_statistic", "LSE and delta of the first batch", "(static_cast<i64>(shape.q_entry) * params.heads_q + head)",
          "static_cast<i64>(head)", "backward"),
@@ -109,6 +110,12 @@ BUGS = {
     "softmax.cuh": [
         ("raise_maximum", "no rescale of the row sum when the maximum rises", "row_sum[m][half] *= correction[m][half];", ""),
         ("quad_maximum", "row maximum over two of a quad's lanes", "x = ptx::max_f32(x, ptx::shfl_bfly(x, 1));", ""),
+        ("page_of", "an entry that names no page is taken for one", "if (Config::missing_pages && static_cast<u32>(page) >= "
+         "static_cast<u32>(page_count)) return kNoPage;", "", "pages"),
+        ("row", "rows of missing pages are read", "if (Config::missing_pages && at.page == kNoPage) return nullptr;", "", "pages"),
+        ("hide", "every second key of a missing page is seen", "col < 2", "col < 1", "pages"),
+        ("hide", "keys of the first block's missing pages are hidden in each", "first_key + 8 * n", "8 * n", "pages"),
+        ("block", "a block in a missing page is loaded", "&& !Config::missing_pages", "", "pages"),
         ("lane_maximum", "row maximum over even columns only", "ptx::max_f32(even, odd)", "even"),
         ("raise_maximum", "every lane of a quad raises to a maximum of its own", "quad_maximum(highest[m][half])",
          "highest[m][half]"),

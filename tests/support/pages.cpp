@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -30,16 +32,20 @@ AttentionProblem with_pages(AttentionProblem problem, const Lengths& lengths, Pa
 
 void set_pages(GuardedCall& call, const Lengths& lengths, unsigned seed) {
   const AttentionProblem& p = call.problem;
+  constexpr auto kLargest = std::numeric_limits<std::int32_t>::max();
+  const std::int32_t kNoPages[] = {-1, static_cast<std::int32_t>(p.page_count), -kLargest, kLargest};
   std::vector<std::int32_t> pages(static_cast<std::size_t>(p.page_count));
   std::iota(pages.begin(), pages.end(), 0);
   std::shuffle(pages.begin(), pages.end(), std::mt19937(seed));
-  call.tables.page_table.assign(static_cast<std::size_t>(p.batch * call.args.page_table_stride),
-                                std::numeric_limits<std::int32_t>::max());
+  call.tables.page_table.assign(static_cast<std::size_t>(p.batch * call.args.page_table_stride), kLargest);
   std::size_t next = 0;
   for (std::size_t b = 0; b < lengths.k.size(); ++b) {
     const auto row = static_cast<std::ptrdiff_t>(b) * call.args.page_table_stride;
-    for (std::int64_t i = 0; i < pages_of(p, lengths, b); ++i)
-      call.tables.page_table[static_cast<std::size_t>(row + i)] = pages[next++];
+    for (std::int64_t i = 0; i < pages_of(p, lengths, b); ++i) {
+      const bool is_missing = p.missing_pages && (static_cast<std::int64_t>(b) + i) % 3 == 0;
+      call.tables.page_table[static_cast<std::size_t>(row + i)] =
+          is_missing ? kNoPages[i % std::size(kNoPages)] : pages[next++];
+    }
   }
 }
 

@@ -16,7 +16,7 @@ struct KeyBlocks {
 
   int begin;
   int end;
-  // Every row sees all keys of the blocks [whole_begin, whole_end).
+  // Every row sees all keys of the blocks [whole_begin, whole_end), but those of missing pages.
   int whole_begin;
   int whole_end;
   // No row sees a key outside [key_begin, key_end).
@@ -33,7 +33,9 @@ struct KeyBlocks {
   }
   /// Returns whether block `n` lies before the first.
   FA2_DEVICE bool is_below(int n) const { return has_begin && n < begin; }
-  FA2_DEVICE bool hides_last_keys(int n) const { return has_end && n >= whole_end; }
+  FA2_DEVICE bool hides_last_keys(int n) const {
+    return (has_end && n >= whole_end) || Config::missing_pages;
+  }
   FA2_DEVICE bool hides_first_keys(int n) const { return has_begin && n < whole_begin; }
 
   /// Sets a score of block `n` to -inf if its row does not see its key.

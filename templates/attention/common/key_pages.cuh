@@ -3,6 +3,7 @@
 
 #include "attention/common/head_rows.cuh"
 #include "ptx/memory.cuh"
+#include "tile/register_tile.cuh"
 #include "tile/shared_tile.cuh"
 
 namespace fa2 {
@@ -19,6 +20,9 @@ constexpr bool gathers_keys = Config::page_size %
                                   (Config::head_dim > 64 || Config::head_dim_v > 64 ? 32 : 16) !=
                               0;
 
+/// What KeyPages::page_of() returns for keys in no page, with Config::missing_pages.
+constexpr int kNoPage = -1;
+
 /// The pages of one sequence.
 template <class Config>
 struct KeyPages {
@@ -26,13 +30,14 @@ struct KeyPages {
   int last;          ///< index in `table` of the page with the last key
   int page_count;
 
-  /// Returns the row of a key. It exists whatever the table holds; a key after the last one gets a row of the
-  /// last key's page.
+  /// Returns the row of a key. It exists whatever the table holds, unless the page is kNoPage; a key after the last one
+  /// gets a row of the last key's page.
   FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
 
   FA2_DEVICE int page_of(int key) const {
     const u32 of_key = static_cast<u32>(key) / kRows, of_last = static_cast<u32>(last);
     const int page = ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));
+    if (Config::missing_pages && static_cast<u32>(page) >= static_cast<u32>(page_count)) return kNoPage;
     const int existing = page < page_count ? page : page_count - 1;
     return existing > 0 ? existing : 0;
   }
@@ -59,11 +64,16 @@ struct PagedRows {
   KeyPages<Config> pages;
   int first;  ///< key of row 0
 
+  /// Returns where a row begins; null if its page is missing.
   FA2_DEVICE const u16* row(int number) const {
     const PageRow at = pages.at(first + number);
+    if (Config::missing_pages && at.page == kNoPage) return nullptr;
     return data + at.page * page_stride + at.row * row_stride;
   }
 };
+
+template <class Config, int kCols>
+constexpr bool may_lack_rows<PagedRows<Config, kCols>> = Config::missing_pages;
 
 /// The rows of one head of K or V, paged or not.
 template <class Config, int kCols, bool kPaged = (Config::page_size > 0)>
@@ -92,7 +102,7 @@ struct KeyRows<Config, kCols, true> {
   /// Returns the rows of KV block `n`. A block that lies in one page looks that up once.
   FA2_DEVICE static auto block(const Source& rows, int n) {
     const int first = n * Config::tile_n;
-    if constexpr (Config::page_size % Config::tile_n == 0) {
+    if constexpr (Config::page_size % Config::tile_n == 0 && !Config::missing_pages) {
       const PageRow at = rows.pages.at(first);
       return GlobalRows<kCols>{rows.data + at.page * rows.page_stride + at.row * rows.row_stride,
                                rows.row_stride};
@@ -101,6 +111,40 @@ struct KeyRows<Config, kCols, true> {
     }
   }
 };
+
+/// The keys of one sequence whose pages are missing.
+template <class Config, bool kPresent = Config::missing_pages>
+struct MissingKeys {
+  template <class Scores>
+  FA2_DEVICE void hide(Scores&, int) const {}
+};
+template <class Config>
+struct MissingKeys<Config, true> {
+  KeyPages<Config> pages;
+
+  /// Sets their scores to -inf. The tile begins at key `first_key`.
+  template <int kM, int kN>
+  FA2_DEVICE void hide(AccumulatorTile<kM, kN>& scores, int first_key) const {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      FA2_UNROLL
+      for (int col = 0; col < 2; ++col) {
+        if (pages.page_of(first_key + 8 * n + fragment_col() + col) != kNoPage) continue;
+        FA2_UNROLL
+        for (int m = 0; m < kM; ++m) scores.value[m][n][col] = scores.value[m][n][col + 2] = -ptx::infinity();
+      }
+    }
+  }
+};
+
+template <class Config>
+FA2_DEVICE MissingKeys<Config> missing_keys(const AttentionParams& params, const SequenceShape& shape) {
+  if constexpr (Config::missing_pages) {
+    return {key_pages<Config>(params, shape)};
+  } else {
+    return {};
+  }
+}
 
 /// Like load_tile() in tile/copy.cuh, for paged rows.
 template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>

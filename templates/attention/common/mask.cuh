@@ -1,7 +1,7 @@
 // Masks: the range of keys that each query sees.
 #pragma once
 
-#include "attention/common/sequence.cuh"
+#include "attention/common/key_pages.cuh"
 #include "tile/copy.cuh"
 #include "tile/register_tile.cuh"
 
@@ -34,8 +34,8 @@ FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, i
   });
 }
 
-/// Row `row` sees exactly the keys [visible_begin(row), visible_end(row)). Neither bound decreases as `row`
-/// grows.
+/// Row `row` sees exactly the keys [visible_begin(row), visible_end(row)) without those of missing pages. Neither bound
+/// decreases as `row` grows.
 template <class Config>
 struct Mask {
   SequenceShape shape;
@@ -44,6 +44,7 @@ struct Mask {
   int window_right;  ///< keys that a query sees after its diagonal; used if Config::window_right, which
                      ///< excludes a causal mask
   KeyChunks chunks;  ///< used if Config::attention_chunk
+  MissingKeys<Config> missing;
 
   /// True if visible_begin() may exceed 0.
   static constexpr bool has_begin = Config::window_left || Config::attention_chunk;
@@ -70,12 +71,13 @@ struct Mask {
     return {visible_begin(0) - first_key, visible_end(shape.rows - 1) - first_key};
   }
 
-  /// Sets the scores of keys from visible_end() on to -inf. The tile begins at row `first_row` and key
+  /// Sets the scores of keys from visible_end() on, and of missing ones, to -inf. The tile begins at row `first_row` and key
   /// `first_key`.
   template <int kM, int kN>
   FA2_DEVICE void hide_last(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     set_columns_from(scores, first_row, first_key, -ptx::infinity(),
                      [&](int row) { return visible_end(row); });
+    missing.hide(scores, first_key);
   }
 
   /// Sets the scores of keys before visible_begin() to -inf.
@@ -115,7 +117,8 @@ struct Mask {
 
 template <class Config>
 FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, const SequenceShape& shape) {
-  return {shape, row_map_of<Config>(params), params.window_left, params.window_right, params.chunks};
+  return {shape,         row_map_of<Config>(params),         params.window_left, params.window_right,
+          params.chunks, missing_keys<Config>(params, shape)};
 }
 
 }  // namespace fa2

@@ -344,7 +344,7 @@ TEST_CASE("varlen gradients: each sequence's, and NaN in rows of no sequence") {
     const Gradients alone = reference::gradients_f64(
         reference::problem_of(p, s), reference::rows_of(call.q, s.q), reference::rows_of(call.k, s.k),
         reference::rows_of(call.v, s.k), reference::rows_of(call.d_out, s.q), &part,
-        reference::rule_of(p, rule, b++));
+        reference::rule_of(p, s, rule, b++));
     CHECK(reference::rows_of(all.dq, s.q).values == alone.dq.values);
     CHECK(reference::rows_of(all.dk, s.k).values == alone.dk.values);
     CHECK(reference::rows_of(all.dv, s.k).values == alone.dv.values);

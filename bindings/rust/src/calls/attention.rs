@@ -52,6 +52,8 @@ pub struct Attention<'a> {
     pub window_right: Option<i64>,
     /// chunked local attention: a query sees only keys of its own chunk of so many
     pub attention_chunk: Option<i64>,
+    /// entries of the page table that name no page hide their keys, as -1 in lists of single keys
+    pub missing_pages: bool,
     /// the bits of a sequence do not depend on the batch
     pub batch_invariant: bool,
     /// the base of the logarithm in LSE
@@ -102,6 +104,7 @@ impl<'a> Attention<'a> {
             window_left: None,
             window_right: None,
             attention_chunk: None,
+            missing_pages: false,
             batch_invariant: false,
             lse_base: LseBase::default(),
             sm_margin: 0,
@@ -143,6 +146,7 @@ impl<'a> Attention<'a> {
         (problem.has_window_left, problem.window_left) = optional(self.window_left);
         (problem.has_window_right, problem.window_right) = optional(self.window_right);
         (problem.has_attention_chunk, problem.attention_chunk) = optional(self.attention_chunk);
+        problem.missing_pages = i32::from(self.missing_pages);
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.lse_base = self.lse_base as i32;
         problem.sm_margin = self.sm_margin;

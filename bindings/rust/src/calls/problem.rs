@@ -30,7 +30,9 @@ pub struct Problem {
     pub varlen: bool,
     /// rows per page of K and V; 0: they are not paged
     pub page_size: i32,
-    /// element type of K and V: that of Q, or 8 bits
+    /// entries of the page table that name no page hide their keys, as -1 in lists of single keys
+    pub missing_pages: bool,
+    /// element type of K and V: that of Q, 8 bits, or the rows of DeepSeek-V3.2
     pub kv_type: KvType,
     /// V is the first columns of K, as in latent attention (MLA)
     pub values_in_keys: bool,
@@ -76,6 +78,7 @@ impl Default for Problem {
             dropout: false,
             varlen: false,
             page_size: 0,
+            missing_pages: false,
             kv_type: KvType::default(),
             values_in_keys: false,
             batch_invariant: false,
@@ -110,6 +113,7 @@ impl Problem {
         problem.dropout = i32::from(self.dropout);
         problem.varlen = i32::from(self.varlen);
         problem.page_size = self.page_size;
+        problem.missing_pages = i32::from(self.missing_pages);
         problem.kv_type = self.kv_type as i32;
         problem.values_in_keys = i32::from(self.values_in_keys);
         problem.batch_invariant = i32::from(self.batch_invariant);

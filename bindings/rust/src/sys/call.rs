@@ -35,7 +35,10 @@ c_struct! {
         pub varlen: i32 = 0,
         /// rows per page of K and V; 0: they are not paged
         pub page_size: i32 = 0,
-        /// element type of K and V: that of Q, or 8 bits; 0: same, 1: e4m3, 2: scaled
+        /// entries of the page table that name no page hide their keys, as -1 in lists of single keys; 0 or 1
+        pub missing_pages: i32 = 0,
+        /// element type of K and V: that of Q, 8 bits, or the rows of DeepSeek-V3.2; 0: same, 1: e4m3, 2:
+        /// scaled, 3: ds_mla
         pub kv_type: i32 = 0,
         /// V is the first columns of K, as in latent attention (MLA); 0 or 1
         pub values_in_keys: i32 = 0,
@@ -47,6 +50,8 @@ c_struct! {
         pub max_logits: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -195,7 +200,7 @@ c_struct! {
         pub float32_tables: i32 = 0,
         /// query i is rotated by the position of new row i, else every query by that of new row 0; 0 or 1
         pub causal_positions: i32 = 1,
-        /// element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled
+        /// element type of the cache: dtype, or 8 bits; 0: same, 1: e4m3, 2: scaled, 3: ds_mla
         pub kv_type: i32 = 0,
         /// 0
         pub reserved: i32 = 0,

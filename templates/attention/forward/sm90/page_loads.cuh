@@ -39,7 +39,7 @@ struct BlockPages {
     }
   }
 
-  /// Returns the row at which a piece begins that TMA loads. `key`: the first key of the warp's pieces. The whole
+  /// Returns the row at which a piece begins that TMA loads, which writes zeros for kNoPage. `key`: the first key of the warp's pieces. The whole
   /// warp must call it.
   FA2_DEVICE PageRow at(int piece, int key) const {
     static_assert(per_lane == 1, "a lane looks up at most one piece for TMA");
@@ -75,11 +75,12 @@ FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Co
   ptx::bar_warp_sync();
 }
 
-/// The offsets of a warp's rows in a paged tensor; elements. A lane computes those of the rows that it looked up,
+/// The offsets of a warp's rows in a paged tensor; elements, or kNoRow if the page is missing. A lane computes those of the rows that it looked up,
 /// the first of which holds key `key`.
 template <class Config>
 struct RowOffsets {
   using Pages = BlockPages<Config>;
+  static constexpr i64 kNoRow = -1;
   i64 own[Pages::per_lane];
 
   FA2_DEVICE RowOffsets(const Pages& pages, int key, const Strides& strides) {
@@ -87,6 +88,7 @@ struct RowOffsets {
     for (int i = 0; i < Pages::per_lane; ++i) {
       const int row = KeyPages<Config>::row_of(key + 32 * i + ptx::lane_index());
       own[i] = pages.page[i] * strides.batch_stride + row * strides.row_stride;
+      if (Config::missing_pages && pages.page[i] == kNoPage) own[i] = kNoRow;
     }
   }
 
@@ -108,7 +110,7 @@ struct RowOffsets {
 };
 
 /// Starts to gather this warp's rows of a block, from the tile's `first_row` on, which hold keys from `key` on.
-/// Rows outside `seen` become zeros. `data`: the head's first row in page 0.
+/// Rows outside `seen`, and of missing pages, become zeros. `data`: the head's first row in page 0.
 template <int kCols, class Config, class Tile>
 FA2_DEVICE void gather_rows(Tile tile, int first_row, int key, const u16* data, const Strides& strides,
                             const BlockPages<Config>& pages, const RowsWithin& seen) {
@@ -122,10 +124,12 @@ FA2_DEVICE void gather_rows(Tile tile, int first_row, int key, const u16* data, 
   FA2_UNROLL_BY(kUnrolled)
   for (int first = 0; first < kRows; first += kRowsAtOnce) {
     const int row = first + lane_row;
-    const u16* const from = data + offsets.of(row) + col;
+    const i64 offset = offsets.of(row);
+    const u16* const from = data + offset + col;
     if (kRows % kRowsAtOnce != 0 && row >= kRows) continue;
     const SharedAddress to = tile.chunk_address(first_row + row, col);
-    const bool is_seen = seen.has(first_row + row);
+    const bool is_seen =
+        seen.has(first_row + row) && (!Config::missing_pages || offset != RowOffsets<Config>::kNoRow);
     FA2_UNROLL
     for (int group = 0; group < Tile::groups; ++group) {
       const int group_col = group * Tile::group_cols;
