@@ -1,5 +1,6 @@
 // AttentionArgs for the two contiguous layouts.
 #include <fa2/args.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 
 #include <limits>
@@ -32,7 +33,7 @@ AttentionArgs contiguous_args(const AttentionProblem& problem, Layout layout) {
   AttentionArgs args;
   const std::int64_t q_rows = q_entries(p).rows, k_rows = k_entries(p).rows;
   args.q_strides = layout(q_rows, p.heads_q, p.head_dim);
-  args.k_strides = layout(k_rows, p.heads_kv, p.head_dim);
+  args.k_strides = layout(k_rows, p.heads_kv, key_value_format(p).key_elements());
   args.v_strides = p.values_in_keys ? args.k_strides : layout(k_rows, p.heads_kv, p.head_dim_v);
   args.out_strides = layout(q_rows, p.heads_q, p.head_dim_v);
   return args;

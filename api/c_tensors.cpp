@@ -4,11 +4,13 @@
 #include <api/c_structs.h>
 #include <fa2/c_tensors.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 #include <operation/operands/bind.h>
 #include <operation/operands/tensor_tables.h>
 #include <runtime/device.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -123,16 +125,52 @@ bool has_values_in_keys(const Binding& binding, const fa2_problem& problem) {
   return is_same;
 }
 
+/// The tensors of a call. Keys of KvType::ds_mla appear with as many columns as queries have.
+class LatentKeys {
+ public:
+  explicit LatentKeys(std::span<const fa2_array* const> tensors) : tensors_(tensors) {
+    if (tensors.size() <= FA2_V || tensors[FA2_Q] == nullptr || tensors[FA2_K] == nullptr) return;
+    const fa2_array& k = *tensors[FA2_K];
+    if (k.dtype != FA2_FLOAT8_E4M3FN || columns_of(k) != kLatentRowBytes ||
+        columns_of(*tensors[FA2_Q]) != kLatentByteColumns + kLatentRotatedColumns ||
+        tensors.size() > all_.size())
+      return;
+    are_found_ = true;
+    keys_ = k;
+    keys_.shape[k.ndim - 1] = columns_of(*tensors[FA2_Q]);
+    std::ranges::copy(tensors, all_.begin());
+    all_[FA2_K] = &keys_;
+    tensors_ = std::span(all_).first(tensors.size());
+  }
+  LatentKeys(const LatentKeys&) = delete;
+  LatentKeys& operator=(const LatentKeys&) = delete;
+
+  bool are_found() const { return are_found_; }
+  std::span<const fa2_array* const> tensors() const { return tensors_; }
+
+ private:
+  static std::int64_t columns_of(const fa2_array& tensor) {
+    return tensor.ndim > 0 && tensor.ndim <= FA2_MOST_DIMENSIONS ? tensor.shape[tensor.ndim - 1] : 0;
+  }
+
+  bool are_found_ = false;
+  fa2_array keys_{};
+  std::array<const fa2_array*, kMostTensors> all_{};
+  std::span<const fa2_array* const> tensors_;
+};
+
 }  // namespace
 
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                               fa2_args* args, fa2_placement* place) {
   Longest longest(problem);
+  const LatentKeys keys(span_of(tensors, count));
   return bind_tensors<kAttentionTable>(
-      span_of(tensors, count), problem, args, place,
+      keys.tensors(), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
       [&](const Binding& binding) {
         longest.fill(binding);
+        if (keys.are_found()) problem->kv_type = FA2_KV_DS_MLA;
         problem->values_in_keys = has_values_in_keys(binding, *problem);
       });
 }

@@ -53,9 +53,9 @@ constexpr ElementType element_of(DType dtype) {
   return dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
 }
 
-/// Returns the element type of K and V.
+/// Returns the element type of K and V, for ds_mla that of most columns.
 constexpr ElementType element_of(KvType type, DType dtype) {
-  return type == KvType::e4m3 ? ElementType::e4m3 : element_of(dtype);
+  return type == KvType::e4m3 || type == KvType::ds_mla ? ElementType::e4m3 : element_of(dtype);
 }
 
 /// `write`: the kernel never reads the old contents. `read_write`: the buffer has contents that it reads.

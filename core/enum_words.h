@@ -31,7 +31,7 @@ inline constexpr EnumWord<DType> kWords<DType>[] = {{DType::f16, "f16"}, {DType:
 
 template <>
 inline constexpr EnumWord<KvType> kWords<KvType>[] = {
-    {KvType::same, "same"}, {KvType::e4m3, "e4m3"}, {KvType::scaled, "scaled"}};
+    {KvType::same, "same"}, {KvType::e4m3, "e4m3"}, {KvType::scaled, "scaled"}, {KvType::ds_mla, "ds_mla"}};
 
 template <>
 inline constexpr EnumWord<MaskKind> kWords<MaskKind>[] = {

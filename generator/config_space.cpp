@@ -45,6 +45,7 @@ void check_problem(const KernelKind& kind, const KernelSpec& spec, BrokenRules& 
   rules.expect(kind.head_dims_v.contain(t.head_dim_v), "head_dim_v = {}, {} for {}", t.head_dim_v,
                rule_of(kind.head_dims_v), kind.name());
   const bool reads_keys = t.kv_type == KvType::same || (t.kv_type == KvType::e4m3 && kind.reads_e4m3) ||
+                          (t.kv_type == KvType::ds_mla && kind.reads_latent_rows) ||
                           (t.kv_type == KvType::scaled && kind.pass == KernelPass::forward);
   rules.expect(reads_keys, "kv_type = {} is not for {}", to_string(t.kv_type), kind.name());
   rules.expect(!t.values_in_keys || kind.finds_values_in_keys, "values_in_keys is not for {}", kind.name());

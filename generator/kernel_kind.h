@@ -116,6 +116,7 @@ struct KernelKind {
   HeadDims head_dims = {};            ///< of Q and K
   HeadDims head_dims_v = {};          ///< of V and O
   bool reads_e4m3 = false;            ///< whether K and V may be KvType::e4m3
+  bool reads_latent_rows = false;     ///< whether K may be KvType::ds_mla
   bool finds_values_in_keys = false;  ///< whether V may be columns of K (AttentionProblem::values_in_keys)
   /// The fields that the kernel reads, in the order of KernelConfig::visit. All others must be as in KernelConfig{}.
   std::span<const Tunable> tunables = {};

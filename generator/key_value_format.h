@@ -7,6 +7,11 @@
 
 namespace fa2 {
 
+/// The columns of KvType::ds_mla: 8-bit ones, in groups that share a factor, and 16-bit ones.
+inline constexpr std::int32_t kLatentByteColumns = 512, kLatentGroup = 128, kLatentRotatedColumns = 64;
+inline constexpr std::int32_t kLatentRowBytes =
+    kLatentByteColumns + kLatentByteColumns / kLatentGroup * 4 + kLatentRotatedColumns * 2;
+
 /// A row of K and a row of V in memory. Operands, shared memory, tensor maps and estimates of what is read follow from it, so
 /// another format widens this file. It does not say where rows lie: page_size does, whose value some kernels read.
 struct KeyValueFormat {
@@ -14,10 +19,14 @@ struct KeyValueFormat {
   std::int32_t head_dim = 0;               ///< columns of K
   std::int32_t head_dim_v = 0;             ///< columns of V
   bool values_in_keys = false;             ///< V is the first columns of K
+  bool is_latent_row = false;              ///< K has rows of KvType::ds_mla
+
+  /// Returns the elements of a row of K.
+  constexpr std::int32_t key_elements() const { return is_latent_row ? kLatentRowBytes : head_dim; }
 
   /// Returns the bytes of a key and its value.
   constexpr std::int64_t bytes_per_key() const {
-    return std::int64_t{bytes_of(element)} * (head_dim + (values_in_keys ? 0 : head_dim_v));
+    return std::int64_t{bytes_of(element)} * (key_elements() + (values_in_keys ? 0 : head_dim_v));
   }
 };
 
@@ -26,7 +35,8 @@ template <class Problem>
 constexpr KeyValueFormat key_value_format(const Problem& p) {
   KeyValueFormat format{.element = element_of(p.kv_type, p.dtype),
                         .head_dim = p.head_dim,
-                        .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v};
+                        .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v,
+                        .is_latent_row = p.kv_type == KvType::ds_mla};
   if constexpr (requires { p.values_in_keys; }) format.values_in_keys = p.values_in_keys;
   return format;
 }

@@ -109,6 +109,9 @@ void check_columns(Violations& found, const AppendProblem& p) {
   check_key_value_format(found, p);
   if (p.kv_type == KvType::scaled)
     found.push_back({"kv_type", "scaled", "must be same or e4m3: rows of 16 bits are copied as they are"});
+  if (p.kv_type == KvType::ds_mla)
+    found.push_back(
+        {"kv_type", "ds_mla", "must be same or e4m3: rows with factors of their own are not written"});
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");

@@ -66,6 +66,10 @@ RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
       throw CLI::ValidationError(
           "--k-scale and --v-scale are factors of 8-bit elements: pass --kv-type e4m3");
   });
+  mistakes.attempt([&] {
+    if (kv_type == KvType::ds_mla)
+      throw CLI::ValidationError("--kv-type = ds_mla, must be same or e4m3: files hold no rows of 656 bytes");
+  });
   RunInputs in;
   in.tables = options.sequences.tables(mistakes);
   const auto read = [&](const std::string& path, const char* cu_seqlens, ElementType type, float scale,

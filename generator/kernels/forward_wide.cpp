@@ -21,9 +21,13 @@ int m_tiles(const KernelConfig& c) {
   return c.tile_m * c.column_warps / (16 * c.warps);
 }
 
+bool has_bytes(const AttentionTraits& traits) {
+  return key_value_format(traits).element == ElementType::e4m3;
+}
+
 /// Returns the columns of O that a warp owns: whole blocks of ldmatrix.
 int own_cols(const AttentionTraits& traits, const KernelConfig& c) {
-  const int block = traits.kv_type == KvType::e4m3 ? 32 : 16;
+  const int block = has_bytes(traits) ? 32 : 16;
   return (padded_dim(traits.head_dim_v) + block * c.column_warps - 1) / (block * c.column_warps) * block;
 }
 
@@ -57,6 +61,10 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.tile_n <= keys || c.tile_n % keys == 0,
                "tile_n = {} is no multiple of 16 * column_warps = {}: each warp has as many keys of its own",
                c.tile_n, keys);
+  rules.expect(
+      spec.traits.kv_type != KvType::ds_mla || (c.column_warps & (c.column_warps - 1)) == 0,
+      "column_warps = {}, must be a power of two with kv_type ds_mla: no factor is of columns of two warps",
+      c.column_warps);
   rules.expect(!spec.traits.values_in_keys || c.stages > 1,
                "stages = {}, must be at least 2 with values_in_keys: keys are in use until the next ones are",
                c.stages);
@@ -111,7 +119,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (rows > 32)
     configs = {tiles(kMostRows, 32, 8, 2), tiles(32, 64, 8, 4), tiles(32, 32, 8, 4), tiles(32, 16, 4, 2)};
   // With sinks, widening 8-bit values takes registers that 256 columns per warp leave no room for.
-  if (rows > 32 && traits.kv_type == KvType::e4m3 && traits.head_dim_v > 448) configs.erase(configs.begin());
+  if (rows > 32 && has_bytes(traits) && traits.head_dim_v > 448) configs.erase(configs.begin());
   configs.push_back(tiles(16, 32, 4, 4));
   for (KernelConfig& c : configs) c = with_stages(traits, arch, c);
   // Many tiles need no split, and more KV blocks than a split can number allow none.
@@ -148,6 +156,7 @@ constexpr KernelKind kernels::forward_wide = {
     .head_dims = {.most = 576},
     .head_dims_v = {.most = 512},
     .reads_e4m3 = true,
+    .reads_latent_rows = true,
     .finds_values_in_keys = true,
     .tunables = kTunables,
     .default_config =

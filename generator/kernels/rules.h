@@ -30,8 +30,11 @@ enum class Side : std::uint8_t { q, k, v, o };
 /// Returns the bytes of one row in shared memory: whole blocks of ldmatrix, which are 32 bytes wide.
 constexpr int row_bytes(const AttentionTraits& traits, Side side) {
   const bool is_key_or_value = side == Side::k || side == Side::v;
-  const int element = is_key_or_value ? bytes_of(key_value_format(traits).element) : element_bytes(traits);
-  const int dim = side == Side::q || side == Side::k ? traits.head_dim : traits.head_dim_v;
+  const KeyValueFormat format = key_value_format(traits);
+  const int element = is_key_or_value ? bytes_of(format.element) : element_bytes(traits);
+  const int dim = side == Side::k   ? format.key_elements()
+                  : side == Side::q ? traits.head_dim
+                                    : traits.head_dim_v;
   return (dim * element + 31) / 32 * 32;
 }
 
@@ -61,7 +64,7 @@ constexpr bool is_backward_trait_without_lse(std::string_view trait) {
 
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.
 inline std::vector<RenderedConstant> constants_of_e4m3(const KernelSpec& spec) {
-  if (spec.traits.kv_type != KvType::e4m3) return {};
+  if (key_value_format(spec.traits).element != ElementType::e4m3) return {};
   return {{"converts_e4m3", spec.arch.compute_capability >= 89}};
 }
 

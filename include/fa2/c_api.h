@@ -59,8 +59,10 @@ FA2_C_API void fa2_string_free(char* text);
 /* fa2_problem.kv_type and fa2_append_problem.kv_type: the element type of K and V, of attention or in the cache
  *   FA2_KV_SAME: dtype
  *   FA2_KV_E4M3: 8 bits, FA2_FLOAT8_E4M3FN
- *   FA2_KV_SCALED: dtype, with the factors of FA2_KV_E4M3; of attention alone */
-enum { FA2_KV_SAME = 0, FA2_KV_E4M3 = 1, FA2_KV_SCALED = 2 };
+ *   FA2_KV_SCALED: dtype, with the factors of FA2_KV_E4M3; of attention alone
+ *   FA2_KV_DS_MLA: DeepSeek-V3.2's rows of 656 bytes: 512 columns of e4m3, 4 float32 factors, 64 columns of bfloat16; of
+ *     attention alone */
+enum { FA2_KV_SAME = 0, FA2_KV_E4M3 = 1, FA2_KV_SCALED = 2, FA2_KV_DS_MLA = 3 };
 
 /* fa2_problem.mask. Query i sees key j
  *   FA2_MASK_NONE:            always
@@ -101,8 +103,8 @@ enum { FA2_LSE_NATURAL = 0, FA2_LSE_BASE_TWO = 1 };
  *     in [0, total]; a sequence must have at most seqlen_q (seqlen_k) rows. Kernels cut what exceeds these bounds. With
  *     FA2_CHECK=1, and on the interpreter, a wrong entry is FA2_INVALID_REQUEST.
  *   page_table: key j of sequence b is row j % page_size of page page_table[b * page_table_stride + j / page_size]. Kernels ignore
- *     entries beyond a sequence's length. They replace an entry outside [0, page_count) by the nearest one inside; it is checked as
- *     above.
+ *     entries beyond a sequence's length. An entry outside [0, page_count) names no page if fa2_problem.missing_pages is 1;
+ *     otherwise they replace it by the nearest one inside, and it is checked as above.
  *   workspace: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros once, and do
  *     not write to them afterwards: each launch restores the zeros that it needs. Launches of one stream may share them. NULL: the
  *     context provides the memory. Ignored if no launch needs any. */

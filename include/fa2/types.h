@@ -33,7 +33,9 @@ enum class DType : std::uint8_t { f16, bf16 };
 ///   same: that of Q and O.
 ///   e4m3: 8 bits, as PyTorch's float8_e4m3fn: 4 bits of exponent, 3 of mantissa, no infinities; at most 448 in magnitude.
 ///   scaled: that of Q and O, but with factors as e4m3 has them. Plans widen 8-bit keys to it where that pays.
-enum class KvType : std::uint8_t { same, e4m3, scaled };
+///   ds_mla: rows of 656 bytes, in which DeepSeek-V3.2 caches latents (vLLM's fp8_ds_mla): 512 columns of e4m3; 4 float32 factors,
+///     each of 128 of them; 64 columns of bfloat16. K has all 576 columns, V the first 512.
+enum class KvType : std::uint8_t { same, e4m3, scaled, ds_mla };
 
 /// Which keys a query may see.
 ///   none: all of them.

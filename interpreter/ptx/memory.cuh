@@ -19,6 +19,12 @@ FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value, Site site = {}) 
   machine->store_shared(address, &value, 4, site);
 }
 
+FA2_DEVICE float ld_shared_f32(SharedAddress address, Site site = {}) {
+  float value;
+  machine->load_shared(address, &value, 4, site);
+  return value;
+}
+
 FA2_DEVICE void ld_shared_f32_x2(SharedAddress address, float (&value)[2], Site site = {}) {
   machine->load_shared(address, value, 8, site);
 }

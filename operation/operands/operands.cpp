@@ -1,9 +1,11 @@
 // Lists the tensors of a call by the rows of its arguments.
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace fa2 {
@@ -100,6 +102,8 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
   } else if constexpr (tensor.layout == StrideRule::rows) {
     join_rows(operand, member_of(args, std::get<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
   }
+  if constexpr (std::string_view(tensor.text.name) == "k")
+    operand.extents[3] = key_value_format(p).key_elements();
   if (!takes<kIndex>(p)) operand.extents[0] = 0;
   return operand;
 }

@@ -4,6 +4,7 @@
 #include <fa2/context.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
@@ -41,9 +42,9 @@ void add_large_grid(Violations& found, const std::string& what, const std::strin
 
 void check_pages(Violations& found, const AttentionProblem& p) {
   check_number(found, "page_size", p.page_size, p.page_size >= 0, "must be at least 0");
-  if (p.page_size <= 0)
   check_number(found, "missing_pages", p.missing_pages, !p.missing_pages || p.page_size > 0,
                "must be false, or page_size above 0: it is about entries of page_table");
+  if (p.page_size <= 0)
     return check_number(found, "page_count", p.page_count, p.page_count == 0,
                         "must be 0, or page_size above 0");
   check_number(found, "page_count", p.page_count, p.page_count > 0 && is_seqlen(p.page_count),
@@ -52,6 +53,21 @@ void check_pages(Violations& found, const AttentionProblem& p) {
                "must be 0, or varlen true: the lengths of sequences are on the device");
   check_number(found, "total_k", p.total_k, p.total_k == 0,
                "must be 0 with pages: page_table says where keys lie");
+}
+
+/// Checks the fields that KvType::ds_mla determines.
+void check_latent_rows(Violations& found, const AttentionProblem& p) {
+  if (p.kv_type != KvType::ds_mla) return;
+  const auto expect = [&](bool holds, const char* field, std::string value, std::string_view wanted) {
+    if (!holds)
+      found.push_back({field, std::move(value), fmt::format("must be {} with kv_type ds_mla", wanted)});
+  };
+  constexpr std::int32_t kColumns = kLatentByteColumns + kLatentRotatedColumns;
+  expect(p.dtype == DType::bf16, "dtype", std::string(to_string(p.dtype)), "bf16");
+  expect(p.head_dim == kColumns, "head_dim", fmt::format("{}", p.head_dim), fmt::format("{}", kColumns));
+  expect(p.head_dim_v == kLatentByteColumns, "head_dim_v", fmt::format("{}", p.head_dim_v),
+         fmt::format("{}", kLatentByteColumns));
+  expect(p.values_in_keys, "values_in_keys", "false", "true: V is the first columns of K");
 }
 
 /// The side whose tiles a grid covers, queries or keys, and the names of its fields.
@@ -130,6 +146,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enums(found, p);
   check_key_value_format(found, problem);
+  check_latent_rows(found, p);
   check_number(found, "head_dim_v", p.head_dim_v, !p.values_in_keys || p.head_dim_v <= p.head_dim,
                "must be at most head_dim with values_in_keys: V is columns of K");
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");

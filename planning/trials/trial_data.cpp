@@ -173,6 +173,22 @@ std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type) {
   return words;
 }
 
+std::vector<std::uint16_t> latent_words(std::size_t count) {
+  constexpr std::size_t kWords = kLatentRowBytes / 2, kCodes = kLatentByteColumns / 2,
+                        kRotated = kLatentRotatedColumns;
+  constexpr std::uint16_t kOne = 0x3f80;  // the upper half of 1.0f
+  const std::vector<std::uint16_t> codes = normal_words(count, ElementType::e4m3),
+                                   rotated = normal_words(count, ElementType::bf16);
+  std::vector<std::uint16_t> words(count / kWords * kWords);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t at = i % kWords;
+    words[i] = at < kCodes               ? codes[i]
+               : at >= kWords - kRotated ? rotated[i]
+                                         : static_cast<std::uint16_t>(at % 2 == 0 ? 0 : kOne);
+  }
+  return words;
+}
+
 std::optional<std::string> difference(const std::vector<std::uint16_t>& expected,
                                       const std::vector<std::uint16_t>& actual, std::int64_t dim,
                                       DType dtype) {

@@ -48,6 +48,8 @@ constexpr float kPeakedQueries = 4;
 std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype, float deviation = 1);
 /// Returns `count` 16-bit words of memory that holds such values: of f16 and bf16 one each, of e4m3 two.
 std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type);
+/// Returns the words of whole rows of KvType::ds_mla, about `count`, whose columns are such values.
+std::vector<std::uint16_t> latent_words(std::size_t count);
 
 /// Returns how two outputs of (rows, dim) elements differ by more than rounding, which is 4 units in the last place of the row's
 /// largest magnitude; nullopt if they do not. NaN and infinities differ from everything.

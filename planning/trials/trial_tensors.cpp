@@ -136,14 +136,16 @@ void TrialTensors::upload_inputs() {
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const ElementType keys = key_value_format(p).element;
   const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype),
-                                   key_words =
-                                       keys == element_of(p.dtype) ? values : normal_words(kPeriod, keys);
+                                   key_words = p.kv_type == KvType::ds_mla   ? latent_words(kPeriod)
+                                               : keys == element_of(p.dtype) ? values
+                                                                             : normal_words(kPeriod, keys);
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};
   if (is_backward_) inputs.insert(inputs.end(), {Role::out, Role::d_out});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool is_key = inputs[i] == Role::k || inputs[i] == Role::v;
-    upload_repeated((*this)[inputs[i]], stream_.get(), is_key ? key_words : values,
-                    kPeriod / inputs.size() * i);  // so that tensors differ too
+    upload_repeated(
+        (*this)[inputs[i]], stream_.get(), is_key ? key_words : values,
+        p.kv_type == KvType::ds_mla ? 0 : kPeriod / inputs.size() * i);  // so that tensors differ too
   }
   if (is_backward_) {
     upload_repeated((*this)[Role::lse], stream_.get(), std::vector<float>(kPeriod, typical_lse(p)));

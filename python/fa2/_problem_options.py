@@ -27,7 +27,7 @@ def device_of(text: str) -> str:
 
 
 def add_kv_type(verb: argparse.ArgumentParser) -> None:
-    meaning = "element type of k and v: that of q, or float8_e4m3fn"
+    meaning = "element type of k and v: that of q, float8_e4m3fn, or the rows of DeepSeek-V3.2"
     verb.add_argument("--kv-type", choices=tuple(KV_TYPES), default="same", help=meaning)
 
 
@@ -123,7 +123,7 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
         options["page_table"], rows_k = arrays.zeros((args.batch, pages), "int32"), (args.batch * pages, args.page_size)
     kv_dtype = args.dtype if args.kv_type == "same" else "float8_e4m3fn"
     q = arrays.zeros((args.batch, seqlen_q, args.heads, args.head_dim), args.dtype)
-    k = arrays.zeros((*rows_k, heads_kv, args.head_dim), kv_dtype)
+    k = arrays.zeros((*rows_k, heads_kv, 656 if args.kv_type == "ds_mla" else args.head_dim), kv_dtype)
     head_dim_v = args.head_dim_v or args.head_dim
     if args.values_in_keys and head_dim_v > args.head_dim:
         raise _core.InvalidRequest(f"--head-dim-v = {head_dim_v}, must be at most --head-dim = {args.head_dim} with --values-in-keys")

@@ -11,7 +11,7 @@ import reference
 torch = pytest.importorskip("torch")
 
 import fa2  # noqa: E402
-from fa2.flash_mla_interface import flash_mla_with_kvcache, get_mla_metadata  # noqa: E402
+from fa2.flash_mla_interface import flash_mla_sparse_fwd, flash_mla_with_kvcache, get_mla_metadata  # noqa: E402
 
 HEADS, DIM, DIM_V, ROWS = 2, 576, 512, 24
 LENGTHS = (24, 0, 9)
@@ -116,16 +116,103 @@ def test_a_gpu_computes_the_same(dtype: Any) -> None:
         torch.testing.assert_close(found.cpu(), wanted, atol=4e-3, rtol=2e-3)
 
 
-def test_indices_are_a_table_of_pages_of_one_row() -> None:
-    """What the error for `indices` says to call."""
+def lists(queries: int, rows: int, topk: int) -> Any:
+    """Returns int32 (queries, topk): different rows, and -1 or a number beyond the last row here and there."""
+    generator = torch.Generator().manual_seed(topk)
+    found = torch.stack([torch.randperm(rows, generator=generator)[:topk] for _ in range(queries)]).int()
+    found[:, 1::5] = -1
+    found[:, 3::7] = rows
+    found[-1] = -1
+    return found
+
+
+def check_lists(out: Any, lse: Any, q: Any, rows: Any, keys: Any, counts: Any, largest: Any = None) -> None:
+    """Checks out (n, heads, DIM_V) and lse (n, heads) of q (n, heads, DIM) whose keys are rows[keys], float64 (rows, DIM)."""
+    for i, of_query in enumerate(keys):
+        of_query = of_query[: counts[i]]
+        own = rows[of_query[(of_query >= 0) & (of_query < len(rows))].long()]
+        scores = q[i].double() @ own.T * DIM**-0.5
+        wanted = scores.softmax(-1) @ own[:, :DIM_V]
+        torch.testing.assert_close(out[i].double(), wanted, atol=4e-3, rtol=8e-3)
+        wanted_lse = scores.logsumexp(-1).float() if len(own) else torch.full((HEADS,), torch.inf)
+        torch.testing.assert_close(lse[i], wanted_lse, atol=1e-5, rtol=1e-5)
+        if largest is not None:
+            wanted_max = scores.amax(-1).float() if len(own) else torch.full((HEADS,), -torch.inf)
+            torch.testing.assert_close(largest[i], wanted_max, atol=1e-5, rtol=1e-5)
+
+
+def test_lists_of_keys() -> None:
+    q, (_, cache, _) = random(3, 2, HEADS, DIM), paged(8)
+    rows, keys = cache.reshape(-1, DIM).double(), lists(6, 3 * ROWS, 20)
+    counts = torch.tensor([20, 7, 12], dtype=torch.int32)
+    for lengths in (None, counts):
+        out, lse = call(q, cache, None, indices=keys.reshape(3, 2, 20), topk_length=lengths)
+        assert out.shape == (3, 2, HEADS, DIM_V) and lse.shape == (3, HEADS, 2)
+        of_query = [20] * 6 if lengths is None else lengths.repeat_interleave(2)
+        check_lists(out.flatten(0, 1), lse.transpose(1, 2).flatten(0, 1), q.flatten(0, 1), rows, keys, of_query)
+
+
+def test_lists_of_keys_in_pages_with_gaps() -> None:
     q, (_, cache, _) = random(3, 1, HEADS, DIM), paged(8)
-    pages = cache.reshape(-1, 1, 1, DIM)
-    indices, counts = torch.randperm(len(pages))[:18].reshape(3, 6).int(), torch.tensor([6, 0, 2], dtype=torch.int32)
-    out = fa2.attention(q, pages, pages[..., :DIM_V], page_table=indices, seqused_k=counts)
-    for b, n in enumerate(counts):
-        own = pages[indices[b, :n], 0]
-        wanted, _ = reference.attention(q[b], own, own[..., :DIM_V])
-        torch.testing.assert_close(out[b].double(), torch.from_numpy(wanted), atol=4e-3, rtol=2e-3)
+    keys = lists(3, 3 * ROWS, 20).reshape(3, 1, 20)
+    wanted = call(q, cache, None, indices=keys)
+    for gap in (0, 1):
+        wide = torch.full((9, 8 + gap, 1, DIM), torch.nan, dtype=cache.dtype)
+        wide[:, :8] = cache
+        for found, expected in zip(call(q, wide[:, :8], None, indices=keys), wanted):
+            assert torch.equal(found, expected)
+    crooked = torch.empty(9, 8 * DIM + 8, dtype=cache.dtype)[:, : 8 * DIM].unflatten(1, (8, 1, DIM))
+    with pytest.raises(NotImplementedError, match="pages must lie whole rows apart"):
+        call(q, crooked, None, indices=keys)
+
+
+def test_sparse_forward() -> None:
+    q, kv, keys = random(5, HEADS, DIM), random(40, 1, DIM), lists(5, 40, 16)
+    counts = torch.tensor([16, 0, 3, 16, 9], dtype=torch.int32)
+    for lengths in (None, counts):
+        out, largest, lse = flash_mla_sparse_fwd(q, kv, keys[:, None], DIM**-0.5, DIM_V, topk_length=lengths)
+        check_lists(out, lse, q, kv[:, 0].double(), keys, [16] * 5 if lengths is None else lengths, largest)
+    with_sink, *same = flash_mla_sparse_fwd(q, kv, keys[:, None], DIM**-0.5, attn_sink=torch.zeros(HEADS), topk_length=counts)
+    factors = lse.masked_fill(lse == torch.inf, 0).sigmoid()
+    torch.testing.assert_close(with_sink.float(), out.float() * factors[..., None], atol=2e-3, rtol=2e-3)
+    assert torch.equal(same[0], largest) and torch.equal(same[1], lse)
+
+
+def latent_rows(rows: Any, gap: int = 0) -> tuple[Any, Any]:
+    """Returns (DeepSeek-V3.2's rows of (pages, page, 1, DIM), uint8 (pages, page, 1, 656), and what they stand for)."""
+    factors = torch.rand(*rows.shape[:-1], 4, generator=torch.Generator().manual_seed(1)) + 0.5
+    codes = (rows[..., :512].float().unflatten(-1, (4, 128)) / factors[..., None]).to(torch.float8_e4m3fn)
+    rotated = rows[..., 512:].bfloat16()
+    meant = torch.cat(((codes.double() * factors.double()[..., None]).flatten(-2), rotated.double()), -1)
+    parts = codes.flatten(-2).view(torch.uint8), factors.view(torch.uint8), rotated.contiguous().view(torch.uint8)
+    memory = torch.full((rows.shape[0], rows.shape[1] + gap, 1, 656), 255, dtype=torch.uint8)
+    memory[:, : rows.shape[1]] = torch.cat(parts, -1)
+    return memory[:, : rows.shape[1]], meant
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float8_e4m3fn])
+def test_rows_with_factors_of_their_own(dtype: Any) -> None:
+    q, (_, cache, table) = random(3, 2, HEADS, DIM, dtype=torch.bfloat16), paged(8)
+    bytes_, meant = latent_rows(cache, gap=1)
+    out, lse = call(q, bytes_.view(dtype), table, is_fp8_kvcache=True)
+    for b, n in enumerate(LENGTHS):
+        own = meant[table[b].long()].reshape(-1, DIM)[:n]
+        wanted, wanted_lse = reference.attention(q[b], own[:, None], own[:, None, :DIM_V])
+        torch.testing.assert_close(out[b].double(), torch.from_numpy(wanted), atol=3e-2, rtol=1.6e-2)
+        torch.testing.assert_close(lse[b].double(), torch.from_numpy(wanted_lse), atol=1e-5, rtol=1e-5)
+
+
+def test_lists_of_rows_with_factors_of_their_own() -> None:
+    q, (_, cache, _) = random(3, 1, HEADS, DIM, dtype=torch.bfloat16), paged(8)
+    bytes_, meant = latent_rows(cache, gap=1)
+    keys = lists(3, 3 * ROWS, 20)
+    out, lse = call(q, bytes_, None, is_fp8_kvcache=True, indices=keys.reshape(3, 1, 20))
+    for b in range(3):
+        own = meant.reshape(-1, DIM)[keys[b][(keys[b] >= 0) & (keys[b] < 3 * ROWS)].long()]
+        scores = q[b, 0].double() @ own.T * DIM**-0.5
+        torch.testing.assert_close(out[b, 0].double(), scores.softmax(-1) @ own[:, :DIM_V], atol=3e-2, rtol=1.6e-2)
+        wanted = scores.logsumexp(-1).float() if len(own) else torch.full((HEADS,), torch.inf)
+        torch.testing.assert_close(lse[b, :, 0], wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_it_has_no_gradient() -> None:
@@ -135,14 +222,24 @@ def test_it_has_no_gradient() -> None:
 
 def test_what_is_refused() -> None:
     q, (_, cache, table) = random(3, 1, HEADS, DIM), paged(8)
-    given = dict(indices=table, extra_k_cache=cache, extra_indices_in_kvcache=table, topk_length=table, extra_topk_length=table)
+    given = dict(extra_k_cache=cache, extra_indices_in_kvcache=table, extra_topk_length=table)
     for name, value in given.items():
-        with pytest.raises(NotImplementedError, match=f"{name} = given, must be None: fa2 has no sparse decoding.*page_table"):
+        with pytest.raises(NotImplementedError, match=f"{name} = given, must be None: fa2 reads one cache.*fa2.merge"):
             call(q, cache, None, **{name: value})
-    rows_of_656 = torch.zeros(9, 8, 1, 656, dtype=torch.uint8)
+    rows_of_584 = torch.zeros(9, 8, 1, 584, dtype=torch.uint8)
     for dtype in (torch.uint8, torch.float8_e4m3fn):
-        with pytest.raises(NotImplementedError, match=r"k_cache.shape = \(9, 8, 1, 656\), must have q's 576 columns.*descale_k"):
-            call(q, rows_of_656.view(dtype), table, is_fp8_kvcache=True)
+        with pytest.raises(NotImplementedError, match=r"k_cache.shape = \(9, 8, 1, 584\), must have q's 576 columns, or rows of 656"):
+            call(q, rows_of_584.view(dtype), table, is_fp8_kvcache=True)
+    with pytest.raises(fa2.InvalidRequest, match="dtype = f16, must be bf16 with kv_type ds_mla"):
+        call(q, torch.zeros(9, 8, 1, 656, dtype=torch.uint8), table, is_fp8_kvcache=True)
+    with pytest.raises(fa2.InvalidRequest, match="topk_length = given, must be None without indices"):
+        call(q, cache, table, topk_length=torch.zeros(3, dtype=torch.int32))
+    with pytest.raises(fa2.InvalidRequest) as error:
+        call(q, cache, None, indices=table, topk_length=torch.zeros(2, dtype=torch.int32), causal=True)
+    for line in (r"indices = torch.int32 (3, 3), must be torch.int32 (3, 1, topk)", "topk_length = (2,), must be (3,)", "causal = True"):
+        assert line in str(error.value)
+    with pytest.raises(NotImplementedError, match=r"kv.shape = \(9, 2, 576\), must be \(seqlen_k, 1, head_dim\)"):
+        flash_mla_sparse_fwd(random(3, HEADS, DIM), random(9, 2, DIM), lists(3, 9, 4)[:, None], 1.0)
     with pytest.raises(fa2.InvalidRequest) as error:
         flash_mla_with_kvcache(
             q, cache, table, None, 600, None, is_fp8_kvcache=True, attn_sink=torch.zeros(1), descale_q=torch.ones(1), descale_k=torch.ones(2)

@@ -20,6 +20,12 @@ FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+FA2_DEVICE float ld_shared_f32(SharedAddress address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
 /// Loads two adjacent floats. `address` must be 8-byte aligned.
 FA2_DEVICE void ld_shared_f32_x2(SharedAddress address, float (&value)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value[0]), "=f"(value[1]) : "r"(address) : "memory");

@@ -64,11 +64,13 @@ FA2_DEVICE void gemm_nt_bytes_step(AccumulatorTile<kM, kN>& c, const A& a, Tile 
   }
 }
 
-/// Computes c += A B for one k-step: rows [row, row + 16) of B. Columns of B beyond c's are left out.
+/// Computes c += A B for one k-step: rows [row, row + 16) of B. Columns of B beyond c's are left out. With `first` and `count`
+/// it computes only blocks [first, first + count) of c, in multiples of 4.
 template <class Element, bool kConverts, int kM, int kN, class Tile>
-FA2_DEVICE void gemm_nn_bytes(InterleavedTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int row) {
+FA2_DEVICE void gemm_nn_bytes(InterleavedTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int row,
+                              int first = 0, int count = kN) {
   FA2_UNROLL
-  for (int n = 0; n < kN; n += 4) {
+  for (int n = first; n < first + count; n += 4) {
     u32 block[4];
     ptx::ldmatrix_x4_trans(block, b.template block_address<BlockOrder::down>(row, 4 * n));
     FA2_UNROLL

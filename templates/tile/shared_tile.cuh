@@ -90,6 +90,9 @@ struct TileRows {
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
     return tile.template block_address<kOrder>(first + row, col);
   }
+  FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
+    return tile.chunk_address(first + row, col);
+  }
 };
 
 /// kCols columns of a shared tile from column `first` on, both multiples of 16. If they need not exist (not kExist), those from

@@ -166,6 +166,30 @@ TEST_CASE("latents in pages of any size, of which some may be missing, of sequen
   }
 }
 
+TEST_CASE("latents in rows of 656 bytes keep the numerics contract, in pages and lists of keys") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const Lengths lengths({1, 2, 0, 3}, {100, 7, 3, 64});
+  std::size_t ran = 0;
+  for (const Combination& c : pairwise({kConfigs.size(), 4, std::size(kMasks), 2, 2, 2})) {
+    AttentionProblem problem = wide_problem(DType::bf16, kMasks[c[2]], {576, 512}, 3, 75);
+    problem.kv_type = KvType::ds_mla;
+    problem.values_in_keys = true;
+    problem.heads_q = c[3] == 1 ? 20 : 4;
+    problem.softcap = c[4] == 1;
+    problem.sinks = c[5] == 1;
+    problem.missing_pages = c[1] > 1;
+    constexpr int kPageSizes[] = {0, 16, 1, 7};
+    GuardedCall call = c[1] == 0 ? GuardedCall(problem, layouts_of(problem, guarded_bshd))
+                                 : paged_call(problem, lengths, Packing::queries, kPageSizes[c[1]]);
+    if (ran % 4 == 3) call.k_descale.clear(), call.v_descale.clear(), call.upload();
+    if (!can_run(call, kConfigs[c[0]])) continue;
+    expect_contract_with(call, kConfigs[c[0]]);
+    ++ran;
+  }
+  CHECK(ran > 8);
+}
+
 TEST_CASE("append: the parts of latents, of which one is rotated, to rows that hold both") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -33,12 +33,14 @@ std::vector<KernelSource> wide_kernels() {
     p.dtype = c[6] == 0 ? DType::bf16 : DType::f16;
     p.values_in_keys = c[5] % 2 == 1 && p.head_dim_v <= p.head_dim;
     p.kv_type = c[5] >= bytes && p.head_dim % 16 == 0 ? KvType::e4m3 : KvType::same;
+    if (c[5] == 0 && p.head_dim == 576 && p.head_dim_v == 512)
+      p.kv_type = KvType::ds_mla, p.values_in_keys = true, p.dtype = DType::bf16;
     p.varlen = c[4] > 0;
     p.page_size = c[4] == 2 ? 64 : 0;
     p.page_count = c[4] == 2 ? 1 : 0;
+    if (c[4] == 2 && c[5] % 2 == 0) p.page_size = 1, p.missing_pages = true;
     p.batch_invariant = c[2] == invariant;
     vary_scores(p, c[3]);
-    if (c[4] == 2 && c[5] % 2 == 0) p.page_size = 1, p.missing_pages = true;
     kernels.add(p, *find_arch(kFamilies[c[0]]));
   }
   return std::move(kernels).list();

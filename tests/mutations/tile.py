@@ -49,7 +49,10 @@ BUGS = {
         ("load_tile", "a last partial pass runs past the tile", "if (kRows % rows_per_pass != 0 && row >= kRows) break;", ""),
     ],
     "shared_tile.cuh": [
-        ("TileRows", "rows of a tile from its first on", "first + row, col", "row, col", "head dims"),
+        ("TileRows", "rows of a tile from its first on", "block_address<kOrder>(first + row, col", "block_address<kOrder>(row, col",
+         "head dims"),
+        ("TileRows", "numbers of the first rows with each part of a tile", "return tile.chunk_address(first + row, col)",
+         "return tile.chunk_address(row, col)", "latents in rows"),
         ("TileColumns", "columns of whole pages from the first on", "static_cast<u32>(first * rows * 2)", "0u", "head dims"),
         ("TileColumns", "columns behind the last one are read", "kExist || first + col < kEnd ? first + col : 0",
          "first + col", "head dims"),

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <operation/operands/operands.h>
 #include <runtime/device.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <type_traits>
 
+#include "latent_rows.h"
 #include "random_tensor.h"
 #include "temporary_directory.h"
 
@@ -146,7 +148,8 @@ std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype)
 Layouts layouts_of(const AttentionProblem& problem, MakeLayout make) {
   const AttentionProblem p = problem.normalized();
   const Entries q = q_entries(p), k = k_entries(p);
-  return {make({q.count, p.heads_q, q.rows, p.head_dim}), make({k.count, p.heads_kv, k.rows, p.head_dim}),
+  return {make({q.count, p.heads_q, q.rows, p.head_dim}),
+          make({k.count, p.heads_kv, k.rows, key_value_format(p).key_elements()}),
           make({k.count, p.heads_kv, k.rows, p.head_dim_v}),
           make({q.count, p.heads_q, q.rows, p.head_dim_v})};
 }
@@ -243,14 +246,15 @@ void GuardedCall::upload_numbers() {
 
 void GuardedCall::randomize(unsigned seed) {
   q = random_tensor(layouts_.q.shape, problem.dtype, seed);
-  k = random_tensor(layouts_.k.shape, kv_element(), seed + 1);
+  const Shape& keys = layouts_.k.shape;
+  k = random_tensor({keys.batch, keys.heads, keys.rows, problem.head_dim}, kv_element(), seed + 1);
   v = random_tensor(layouts_.v.shape, kv_element(), seed + 2);
   upload();
 }
 
 void GuardedCall::upload() {
   send(q, layouts_.q, problem.dtype, q_);
-  send(k, layouts_.k, kv_element(), k_);
+  problem.kv_type == KvType::ds_mla ? send_latents(k, layouts_.k, k_) : send(k, layouts_.k, kv_element(), k_);
   if (problem.values_in_keys) {
     v = first_columns(k, problem.head_dim_v);
   } else {

@@ -20,6 +20,8 @@ pub enum KvType {
     E4m3 = sys::FA2_KV_E4M3 as isize,
     /// that of Q and O, with the factors of 8-bit ones
     Scaled = sys::FA2_KV_SCALED as isize,
+    /// DeepSeek-V3.2's rows of 656 bytes: 512 columns of e4m3, 4 float32 factors, 64 columns of bfloat16
+    DsMla = sys::FA2_KV_DS_MLA as isize,
 }
 
 /// Which keys a query sees. Query i and key j count from the first row of their sequence.

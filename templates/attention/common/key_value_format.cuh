@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/kv_type.cuh"
+#include "attention/common/latent_rows.cuh"
 #include "tile/byte_tile.cuh"
 
 namespace fa2 {
@@ -11,8 +12,8 @@ template <class Config>
 constexpr bool copies_chunks = Config::rows_are_16_byte_aligned || are_bytes<Config>;
 
 /// The types that follow from the format. `stored_cols`: 16-bit words of a row of kDim columns. Probabilities have the
-/// type to which values are widened: float16, which holds every e4m3.
-template <class Config, bool kBytes = are_bytes<Config>>
+/// type to which values are widened: float16, which holds every e4m3; with latents bfloat16, for probabilities times factors.
+template <class Config, int kType = Config::kv_type>
 struct KeyValueFormat {
   using Probability = typename Config::Element;
   template <int kDim>
@@ -23,12 +24,22 @@ struct KeyValueFormat {
   using Output = AccumulatorTile<kM, kN>;
 };
 template <class Config>
-struct KeyValueFormat<Config, true> {
+struct KeyValueFormat<Config, 1> {
   using Probability = Half;
   template <int kDim>
   static constexpr int stored_cols = kDim / 2;
   template <int kDim>
   using Tile = ByteTile<Config::tile_n, (kDim + 31) / 32 * 32>;
+  template <int kM, int kN>
+  using Output = InterleavedTile<kM, kN>;
+};
+template <class Config>
+struct KeyValueFormat<Config, 3> {
+  using Probability = BFloat16;
+  template <int>
+  static constexpr int stored_cols = LatentRow::words;
+  template <int>
+  using Tile = LatentTile<Config::tile_n>;
   template <int kM, int kN>
   using Output = InterleavedTile<kM, kN>;
 };
@@ -38,7 +49,9 @@ struct KeyValueFormat<Config, true> {
 template <class Config, class Queries, class Keys, class SumOf>
 FA2_DEVICE void add_scores(const Queries& q, Keys keys, const SumOf& sum_of) {
   using Element = typename Config::Element;
-  if constexpr (are_bytes<Config>) {
+  if constexpr (are_latent_rows<Config>) {
+    add_latent_scores<Element, Config::converts_e4m3>(q, keys, sum_of(0));
+  } else if constexpr (are_bytes<Config>) {
     FA2_UNROLL
     for (int k = 0; k < q.steps; k += 2)
       gemm_nt_bytes_step<Element, Config::converts_e4m3>(sum_of(k / 2), q, keys, k);

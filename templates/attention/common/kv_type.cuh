@@ -6,9 +6,12 @@
 
 namespace fa2 {
 
+/// Whether keys are rows of latents with factors of their own (latent_rows.cuh).
+template <class Config>
+constexpr bool are_latent_rows = Config::kv_type == 3;
 /// Whether K and V are e4m3.
 template <class Config>
-constexpr bool are_bytes = Config::kv_type == 1;
+constexpr bool are_bytes = Config::kv_type == 1 || are_latent_rows<Config>;
 /// Whether they have factors.
 template <class Config>
 constexpr bool have_factors = Config::kv_type != 0;

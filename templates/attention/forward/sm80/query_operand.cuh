@@ -30,7 +30,8 @@ struct QueryOperand {
 
  private:
   FA2_DEVICE OperandA<m_tiles> load(int step) const {
-    if constexpr (are_bytes<Config>) return load_operand_of_bytes<m_tiles>(tile, first_row, 16 * step);
+    if (are_bytes<Config> && !(are_latent_rows<Config> && 16 * step >= LatentRow::byte_cols))
+      return load_operand_of_bytes<m_tiles>(tile, first_row, 16 * step);
     return load_operand_a<m_tiles>(tile, first_row, 16 * step);
   }
 };

@@ -53,10 +53,14 @@ struct SharedProducts {
   /// Computes the warp's columns of O += P V.
   template <class Values>
   FA2_DEVICE void add_values(Output& output, const Scores& probabilities, Values values) const {
-    constexpr int kPerWord = are_bytes<Config> ? 2 : 1;  // columns of a 16-bit word
-    constexpr bool kExist = cols * sharers == Layout::padded_dim_v;
-    using Own = TileColumns<Values, cols / kPerWord, Layout::padded_dim_v / kPerWord, kExist>;
-    fa2::add_values<Config>(output, probabilities, Own{values, first_col() / kPerWord});
+    if constexpr (are_latent_rows<Config>) {
+      add_latent_values<BFloat16, Config::converts_e4m3>(output, probabilities, values, first_col());
+    } else {
+      constexpr int kPerWord = are_bytes<Config> ? 2 : 1;  // columns of a 16-bit word
+      constexpr bool kExist = cols * sharers == Layout::padded_dim_v;
+      using Own = TileColumns<Values, cols / kPerWord, Layout::padded_dim_v / kPerWord, kExist>;
+      fa2::add_values<Config>(output, probabilities, Own{values, first_col() / kPerWord});
+    }
   }
 
  private:
