@@ -1,4 +1,4 @@
-// Writes bindings/rust/src/sys/call.rs, the C structs, and bindings/rust/src/call.rs, the safe structs of each operation.
+// Writes bindings/rust/src/sys/call.rs, the C structs, call_constants.rs beside it, and bindings/rust/src/call.rs, the safe structs of each operation.
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -60,12 +60,18 @@ std::string raw_struct(const DescribedStruct& described) {
   return text + "    }\n}\n";
 }
 
-std::string raw_module() {
+std::string raw_structs() {
   std::string text = std::string(kBegin) +
-                     "//! The structs and enumerators of `include/fa2/c_call.h`.\n\n"
+                     "//! The structs of `include/fa2/c_call.h`.\n\n"
                      "use super::*;\n";
   for (const DescribedStruct& described : described_structs()) text += raw_struct(described);
-  text += "\nconstants! { CALL_CONSTANTS:\n    FA2_OTHER_DTYPE = -1,\n";
+  return text;
+}
+
+std::string raw_enumerators() {
+  std::string text = std::string(kBegin) +
+                     "//! The enumerators of `include/fa2/c_call.h`.\n\n"
+                     "constants! { CALL_CONSTANTS:\n    FA2_OTHER_DTYPE = -1,\n";
   for (const ElementTypeNames& names : kElementTypes)
     text += fmt::format("    {} = {},\n", names.c_name, static_cast<int>(names.type));
   for (const CEnumerator& made : tensor_enumerators())
@@ -264,7 +270,9 @@ std::map<std::string, std::string> rust_files() {
   add_numbers<MergeProblem>("problem", merge);
   add_numbers<MergeArgs>("args", merge);
   const std::string calls = "bindings/rust/src/calls/";
-  return {{"bindings/rust/src/sys/call.rs", raw_module()},
+  const std::string sys = "bindings/rust/src/sys/";
+  return {{sys + "call.rs", raw_structs()},
+          {sys + "call_constants.rs", raw_enumerators()},
           {calls + "problem.rs", problem_struct()},
           {calls + "attention.rs",
            call_struct("Attention", "attention", "One call of attention: O = softmax(scale * Q K^T) V.",

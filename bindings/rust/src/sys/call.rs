@@ -1,5 +1,5 @@
 // Written from the rows of the C++ structs by fa2_write_files: do not edit.
-//! The structs and enumerators of `include/fa2/c_call.h`.
+//! The structs of `include/fa2/c_call.h`.
 
 use super::*;
 
@@ -339,64 +339,4 @@ c_struct! {
         /// optional
         pub lse: *mut f32 = null_mut(),
     }
-}
-
-constants! { CALL_CONSTANTS:
-    FA2_OTHER_DTYPE = -1,
-    FA2_F16 = 0,
-    FA2_BF16 = 1,
-    FA2_FLOAT32 = 2,
-    FA2_INT32 = 3,
-    FA2_INT64 = 4,
-    FA2_UINT8 = 5,
-    FA2_FLOAT8_E4M3FN = 6,
-    FA2_Q = 0,
-    FA2_K = 1,
-    FA2_V = 2,
-    FA2_OUT = 3,
-    FA2_LSE = 4,
-    FA2_MAX_LOGITS = 5,
-    FA2_ALIBI_SLOPES = 6,
-    FA2_SINKS = 7,
-    FA2_DROPOUT_STATE = 8,
-    FA2_CU_SEQLENS_Q = 9,
-    FA2_CU_SEQLENS_K = 10,
-    FA2_SEQUSED_Q = 11,
-    FA2_SEQUSED_K = 12,
-    FA2_PAGE_TABLE = 13,
-    FA2_K_DESCALE = 14,
-    FA2_V_DESCALE = 15,
-    FA2_ATTENTION_TENSORS = 16,
-    FA2_D_OUT = 16,
-    FA2_D_LSE = 17,
-    FA2_GRAD_Q = 18,
-    FA2_GRAD_K = 19,
-    FA2_GRAD_V = 20,
-    FA2_GRAD_SINKS = 21,
-    FA2_BACKWARD_TENSORS = 22,
-    FA2_APPEND_K = 0,
-    FA2_APPEND_V = 1,
-    FA2_APPEND_K_CACHE = 2,
-    FA2_APPEND_V_CACHE = 3,
-    FA2_APPEND_K_DESCALE = 4,
-    FA2_APPEND_V_DESCALE = 5,
-    FA2_APPEND_CACHE_SEQLENS = 6,
-    FA2_APPEND_CACHE_BATCH_IDX = 7,
-    FA2_APPEND_PAGE_TABLE = 8,
-    FA2_APPEND_CU_SEQLENS_NEW = 9,
-    FA2_APPEND_CU_SEQLENS_Q = 10,
-    FA2_APPEND_ROTARY_COS = 11,
-    FA2_APPEND_ROTARY_SIN = 12,
-    FA2_APPEND_ROTARY_SEQLENS = 13,
-    FA2_APPEND_Q = 14,
-    FA2_APPEND_Q_OUT = 15,
-    FA2_APPEND_TENSORS = 16,
-    FA2_MERGE_OUT_PARTS = 0,
-    FA2_MERGE_LSE_PARTS = 1,
-    FA2_MERGE_OUT = 2,
-    FA2_MERGE_LSE = 3,
-    FA2_MERGE_TENSORS = 4,
-    FA2_DROPOUT_MASK = 0,
-    FA2_DROPOUT_MASK_DROPOUT_STATE = 1,
-    FA2_DROPOUT_MASK_TENSORS = 2,
 }

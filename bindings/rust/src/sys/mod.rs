@@ -56,9 +56,12 @@ macro_rules! constants {
 
 #[rustfmt::skip]
 mod call;
+#[rustfmt::skip]
+mod call_constants;
 mod functions;
 mod options;
 
 pub use call::*;
+pub use call_constants::*;
 pub use functions::*;
 pub use options::*;
