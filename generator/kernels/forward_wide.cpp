@@ -98,10 +98,15 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   for (const int tile_m : {16, 32, 64, 128}) {
     for (const int column_warps : {2, 4}) {
       for (const int row_warps : {1, 2, 4}) {
-        for (const int tile_n : {16, 32, 64, 128})
-          for (const int schedule : {int{kOneTileEach}, int{kSplitKeys}})
-            all.push_back(with_stages(
-                traits, arch, tiles(tile_m, tile_n, row_warps * column_warps, column_warps, schedule)));
+        for (const int tile_n : {16, 32, 64, 128}) {
+          for (const int schedule : {int{kOneTileEach}, int{kSplitKeys}}) {
+            for (const int blocks : {1, 2}) {
+              KernelConfig c = tiles(tile_m, tile_n, row_warps * column_warps, column_warps, schedule);
+              c.ctas_per_sm = blocks;
+              all.push_back(with_stages(traits, arch, c));
+            }
+          }
+        }
       }
     }
   }
