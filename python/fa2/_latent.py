@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from . import _mistakes, _torch
-from ._call import Options
+from ._call import SINKS, Options
 from ._flash_call import attend, with_scale
 from ._padding import multiple_of, pad_head_dim
+from ._torch_run import no_gradients
 
 
 def join(q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...]) -> tuple[Any, Any, Any]:
@@ -26,7 +27,38 @@ def join(q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...]) -> tuple[Any
 def attend_latent(
     q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool
 ) -> Any:
-    """Returns what _flash_call.attend() does, with the scores q k^T + qv v^T unless qv is None."""
+    """Returns what _flash_call.attend() does, with the scores q k^T + qv v^T unless qv is None.
+
+    Where gradients are wanted that do not exist, as FlashAttention-3 a backward raises, not the forward.
+    """
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return _attend(q, k, v, qv, options, deterministic, return_lse)
+    inputs = [x for x in (q, k, v, qv, options[SINKS]) if x is not None]
+    error = no_gradients(q, k, v, 0 if qv is None else v.shape[-1]) if any(x.requires_grad for x in inputs) else None
+    if error is None:
+        return _attend(q, k, v, qv, options, deterministic, return_lse)
+    with torch.no_grad():
+        result = _attend(q, k, v, qv, options, deterministic, return_lse)
+    return tuple(_refusing(error, x, *inputs) for x in result) if return_lse else _refusing(error, result, *inputs)
+
+
+class _Refusal(torch.autograd.Function):
+    """Returns a result of `inputs` whose backward raises an error."""
+
+    @staticmethod
+    def forward(ctx: Any, error: Exception, result: Any, *inputs: Any) -> Any:
+        ctx.error = error
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise ctx.error
+
+
+_refusing: Any = _Refusal.apply
+
+
+def _attend(q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
     if qv is None:
         return attend(q, k, v, options, deterministic, return_lse)
     head_dim, head_dim_v, multiple = q.shape[-1], v.shape[-1], multiple_of(k)

@@ -31,9 +31,9 @@ def run_forward(
     return made if with_lse else (made, None)
 
 
-def no_gradients(q: Any, k: Any, v: Any) -> _core.InvalidRequest | None:
-    """Returns the error for gradients of tensors that have none; None if they have."""
-    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+def no_gradients(q: Any, k: Any, v: Any, more_columns: int = 0) -> _core.InvalidRequest | None:
+    """Returns the error for gradients of tensors that have none; None if they have. `more_columns`: that q and k will have."""
+    head_dim, head_dim_v = q.shape[-1] + more_columns, v.shape[-1]
     if k.dtype != q.dtype:
         why = f"k and v of {k.dtype}, which have no gradients: call under torch.no_grad(), or pass k and v in q's dtype"
     elif head_dim > MOST_WITH_GRADIENTS or head_dim_v > MOST_WITH_GRADIENTS:

@@ -219,5 +219,8 @@ def test_what_is_refused() -> None:
     (q, qv), (k, v) = split(queries(1, 1, dim=1024), 512), split(keys(1, 1, dim=1024), 512)
     with pytest.raises(fa2.InvalidRequest, match=r"head_dim = 1024, must be(.|\n)*with qv it is that of q and of v together"):
         call(q, k, v, qv=qv)
+    small = (q[..., :64].detach().requires_grad_(), k[..., :64], v)
+    out = call(*small, qv=qv)
+    assert torch.equal(out, call(small[0].detach(), *small[1:], qv=qv))
     with pytest.raises(fa2.InvalidRequest, match="head_dim = 576 and head_dim_v = 512, whose gradients"):
-        call(q[..., :64].detach().requires_grad_(), k[..., :64], v, qv=qv)
+        out.sum().backward()

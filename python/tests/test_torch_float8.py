@@ -87,8 +87,11 @@ def test_gradients_are_refused_before_anything_runs() -> None:
     q.requires_grad_()
     with pytest.raises(fa2.InvalidType, match="v.dtype = bfloat16, must be float8_e4m3fn, as k"):
         fa2.attention(q, k, v.bfloat16())
-    with pytest.raises(fa2.InvalidRequest, match="requires_grad"):
-        flash3.flash_attn_func(q, k, v)
+    out, lse = flash3.flash_attn_func(q, k, v, return_attn_probs=True)  # as FlashAttention-3
+    assert torch.equal(out, flash3.flash_attn_func(q.detach(), k, v))
+    for result in (out, lse):
+        with pytest.raises(fa2.InvalidRequest, match="requires_grad"):
+            result.sum().backward()
 
 
 def test_operators_and_compilers_see_the_dtype_of_q() -> None:
