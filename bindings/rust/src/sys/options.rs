@@ -17,6 +17,7 @@ constants! { HEADER_CONSTANTS:
     FA2_KV_SAME = 0,
     FA2_KV_E4M3 = 1,
     FA2_KV_SCALED = 2,
+    FA2_KV_DS_MLA = 3,
     FA2_MASK_NONE = 0,
     FA2_CAUSAL_BOTTOM_RIGHT = 1,
     FA2_CAUSAL_TOP_LEFT = 2,
