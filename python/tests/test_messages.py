@@ -182,7 +182,7 @@ def test_precompile_lists_its_mistakes() -> None:
             f"causal = 'yes', {MASK}",
             "window = 1, must be True, False or (False, True)",
             "page_size = 'a', must be an integer: 0 for no pages",
-            "kv_type = 'fp8', must be \"same\" or \"e4m3\"",
+            "kv_type = 'fp8', must be \"same\", \"e4m3\" or \"ds_mla\"",
         ],
     )
     # A single str is accepted in place of a list, and not split into its letters.
