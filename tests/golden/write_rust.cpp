@@ -1,4 +1,4 @@
-// Writes bindings/rust/src/sys/call.rs, the C structs, call_constants.rs beside it, and bindings/rust/src/call.rs, the safe structs of each operation.
+// Writes the C structs and enumerators (bindings/rust/src/sys/call.rs, call_constants.rs) and the safe structs of each operation (src/calls).
 #include <iterator>
 #include <map>
 #include <string_view>
