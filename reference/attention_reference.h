@@ -46,7 +46,7 @@ struct ScoreRule {
   /// Host pointers to the numbers of variants and to tables of sequences; nothing else is read.
   AttentionArgs numbers = {};
   std::int64_t first_batch = 0;  ///< batch index of entry 0 in the whole call; for dropout
-  /// Of one sequence, whether a key's page is missing, and no query sees it; empty: no page is.
+  /// One flag per key of the sequence. A key whose page is missing has true, and no query sees it. Empty: no page is missing.
   std::vector<bool> missing_keys = {};
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule

@@ -39,8 +39,8 @@ struct BlockPages {
     }
   }
 
-  /// Returns the row at which a piece begins that TMA loads, which writes zeros for kNoPage. `key`: the first key of the warp's pieces. The whole
-  /// warp must call it.
+  /// Returns the row at which a piece begins that TMA loads. TMA writes zeros for kNoPage. `key`: the first key of the
+  /// warp's pieces. The whole warp must call it.
   FA2_DEVICE PageRow at(int piece, int key) const {
     static_assert(per_lane == 1, "a lane looks up at most one piece for TMA");
     return {ptx::shfl_idx(page[0], piece), KeyPages<Config>::row_of(key + piece_rows * piece)};
@@ -75,8 +75,8 @@ FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Co
   ptx::bar_warp_sync();
 }
 
-/// The offsets of a warp's rows in a paged tensor; elements, or kNoRow if the page is missing. A lane computes those of the rows that it looked up,
-/// the first of which holds key `key`.
+/// The offsets of a warp's rows in a paged tensor; elements. A row of a missing page has kNoRow. A lane computes those of
+/// the rows that it looked up, the first of which holds key `key`.
 template <class Config>
 struct RowOffsets {
   using Pages = BlockPages<Config>;
