@@ -25,6 +25,11 @@ int group_columns(int dim) {
   return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : 16;
 }
 
+/// Returns whether K and V have 8 bits.
+bool has_bytes(const AttentionTraits& traits) {
+  return key_value_format(traits).element == ElementType::e4m3;
+}
+
 /// Returns the columns of O that the first warpgroup owns.
 int first_columns(const AttentionTraits& traits) {
   const int group = group_columns(traits.head_dim_v);
@@ -34,7 +39,9 @@ int first_columns(const AttentionTraits& traits) {
 /// Probabilities, the query tile, the ring, mbarriers and announced tiles, and factors of rows.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int query = std::max(row_bytes(traits, Side::q), row_bytes(traits, Side::o));
-  const int key = std::max(row_bytes(traits, Side::k), row_bytes(traits, Side::v));
+  // Keys of 8 bits are widened on their way.
+  const int key =
+      std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v)) * element_bytes(traits);
   const int mbarriers = 16 * (c.stages + 5) + (traits.varlen ? 40 : 0);
   const int part = c.schedule == kSplitKeys ? 48 : 0;
   return kRows * c.tile_n * element_bytes(traits) + aligned(kRows * query) +
@@ -52,6 +59,9 @@ void supports(const AttentionTraits& traits, BrokenRules& rules) {
   wgmma_rules::check_rows(traits, rules);
   rules.expect(traits.head_dim_v >= kLeastValues, "head_dim_v = {}, must be at least {} for two warpgroups",
                traits.head_dim_v, kLeastValues);
+  rules.expect(!has_bytes(traits) || (traits.head_dim % 64 == 0 && traits.head_dim_v % 64 == 0),
+               "head_dim = {} and head_dim_v = {}, must be multiples of 64 for keys of 8 bits",
+               traits.head_dim, traits.head_dim_v);
   rules.expect(!traits.values_in_keys || group_columns(traits.head_dim) == group_columns(traits.head_dim_v),
                "head_dim = {} and head_dim_v = {}, with values_in_keys their swizzles must be alike",
                traits.head_dim, traits.head_dim_v);
@@ -64,11 +74,12 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                spec.config.column_warps, kSharers);
 }
 
-/// Returns the registers of the producer, which searches for its tiles or its range of KV blocks and looks up pages, and of
-/// consumers.
+/// Returns the registers of the producer, which searches for its tiles or its range of KV blocks, looks up pages and widens keys,
+/// and of consumers.
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool splits = spec.config.schedule == kSplitKeys;
-  const int least = splits && spec.traits.page_size > 0 ? 72 : splits || spec.traits.varlen ? 56 : 40;
+  const bool copies_rows = spec.traits.page_size > 0 || has_bytes(spec.traits);
+  const int least = splits && copies_rows ? 72 : splits || spec.traits.varlen ? 56 : 40;
   return wgmma_rules::register_shares(spec.config, spec.arch, least);
 }
 
@@ -143,6 +154,8 @@ constexpr KernelKind kernels::forward_wide_sm90 = {
     .section_bytes = 8 << 20,
     .head_dims = {.most = 576},
     .head_dims_v = {.most = 512},
+    .reads_e4m3 = true,
+    .reads_latent_rows = true,
     .finds_values_in_keys = true,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::forward_wide_sm90,

@@ -61,6 +61,24 @@ FA2_DEVICE Widened<Half> widen<Half, true>(u32 bytes) {
   return widen_by_conversion(bytes);
 }
 
+/// Widens four bytes in their order, times a factor, rounded to bfloat16. The GPU must convert e4m3.
+FA2_DEVICE ptx::PairOfPairs widen_times(u32 bytes, float factor) {
+  const ptx::PairOfPairs halves = ptx::cvt_f16_e4m3_x4(bytes);
+  const ptx::Pair low = ptx::cvt_f32_x2<Half>(halves.low), high = ptx::cvt_f32_x2<Half>(halves.high);
+  return {ptx::cvt_rn_x2<BFloat16>(factor * low.low, factor * low.high),
+          ptx::cvt_rn_x2<BFloat16>(factor * high.low, factor * high.high)};
+}
+
+/// Widens four bytes in their order; exact. The GPU must convert e4m3.
+template <class Element>
+FA2_DEVICE ptx::PairOfPairs widen_in_order(u32 bytes) {
+  return widen_times(bytes, 1.0f);
+}
+template <>
+FA2_DEVICE ptx::PairOfPairs widen_in_order<Half>(u32 bytes) {
+  return ptx::cvt_f16_e4m3_x4(bytes);
+}
+
 /// Returns the code of x, as cvt_rn_e4m3_x4() does, without an instruction for e4m3.
 FA2_DEVICE u32 e4m3_by_bits(float x) {
   const u32 bits = ptx::bits_of(x), size = bits & 0x7fffffffu;

@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::int64_t kGroups = 4, kGroupColumns = 128, kFactors = 512, kRotated = 528, kRotatedColumns = 64;
 
+/// Four bits, so that their products with codes are exact in bfloat16, to which some kernels round.
 float factor_of(std::int64_t row, std::int64_t group) {
-  return std::ldexp(1 + 0.0625f * static_cast<float>((3 * row + group) % 16), static_cast<int>(row % 5) - 2);
+  return std::ldexp(1 + 0.125f * static_cast<float>((3 * row + group) % 8), static_cast<int>(row % 5) - 2);
 }
 
 /// Rounds a group of columns to codes in `to`, and to what they stand for.

@@ -31,7 +31,9 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 /// alike in all layers. Thread blocks with the same range in different layers read the same keys together, one
 /// of them from memory and the others from L2. If stacks are aligned, each takes a multiple of a thread block's
 /// numbers. The last block of a stack gets fewer KV blocks, and no block has parts of two tiles.
-template <class Config>
+///
+/// `kMayStack`: whether the caller has registers for stacks.
+template <class Config, bool kMayStack = !gathers_keys<Config>>
 class SplitTiles {
  public:
   FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
@@ -73,10 +75,9 @@ class SplitTiles {
 
  private:
   /// Tiles see different keys in windows and chunks, and small ones rarely share keys, unless heads are wide: then all
-  /// query heads often share one key/value head. With dropout, or if it gathers rows, a producer has no registers for
-  /// stacks.
-  static constexpr bool stacks = !Config::batch_invariant && !Mask<Config>::has_begin && !Config::dropout &&
-                                 !gathers_keys<Config> && (Config::tile_m > 64 || Config::column_warps > 1);
+  /// query heads often share one key/value head. With dropout, a producer has no registers for stacks.
+  static constexpr bool stacks = kMayStack && !Config::batch_invariant && !Mask<Config>::has_begin &&
+                                 !Config::dropout && (Config::tile_m > 64 || Config::column_warps > 1);
   static constexpr u32 kNone = ~0u;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 

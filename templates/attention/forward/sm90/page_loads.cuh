@@ -1,5 +1,5 @@
 // Loads of paged KV blocks into the ring. TMA loads contiguous rows that fill whole swizzles; otherwise
-// cp.async gathers row by row.
+// cp.async gathers row by row, or warps widen rows (widened_rows.cuh).
 #pragma once
 
 #include "attention/common/key_pages.cuh"
@@ -18,7 +18,7 @@ constexpr int greatest_common_divisor(int a, int b) {
 /// Each lane looks up every 32nd piece.
 template <class Config>
 struct BlockPages {
-  static constexpr bool gathers = gathers_keys<Config>;
+  static constexpr bool gathers = copies_rows<Config>;
   static constexpr int piece_rows = gathers ? 1 : greatest_common_divisor(Config::page_size, Config::tile_n);
   /// Pieces that one warp loads.
   static constexpr int pieces = Config::tile_n / piece_rows / loading_warps<Config>;
@@ -75,8 +75,8 @@ FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Co
   ptx::bar_warp_sync();
 }
 
-/// The offsets of a warp's rows in a paged tensor; elements. A row of a missing page has kNoRow. A lane computes those of
-/// the rows that it looked up, the first of which holds key `key`.
+/// The offsets of a warp's rows in a tensor; elements. A row of a missing page has kNoRow. A lane computes those of the rows
+/// that it looked up, the first of which holds key `key`.
 template <class Config>
 struct RowOffsets {
   using Pages = BlockPages<Config>;
@@ -86,9 +86,14 @@ struct RowOffsets {
   FA2_DEVICE RowOffsets(const Pages& pages, int key, const Strides& strides) {
     FA2_UNROLL
     for (int i = 0; i < Pages::per_lane; ++i) {
-      const int row = KeyPages<Config>::row_of(key + 32 * i + ptx::lane_index());
-      own[i] = pages.page[i] * strides.batch_stride + row * strides.row_stride;
-      if (Config::missing_pages && pages.page[i] == kNoPage) own[i] = kNoRow;
+      const int of_lane = key + 32 * i + ptx::lane_index();
+      if constexpr (Config::page_size == 0) {
+        own[i] = of_lane * strides.row_stride;
+      } else {
+        own[i] =
+            pages.page[i] * strides.batch_stride + KeyPages<Config>::row_of(of_lane) * strides.row_stride;
+        if (Config::missing_pages && pages.page[i] == kNoPage) own[i] = kNoRow;
+      }
     }
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/key_pages.cuh"
+#include "attention/common/kv_type.cuh"
 #include "attention/forward/sm90/shared_layout.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
@@ -36,9 +37,13 @@ struct TileTurn {
   FA2_DEVICE u32 parity(int places) const { return count >> (places - 1) & 1; }
 };
 
+/// Whether warps copy rows of K and V one by one: TMA cannot find rows of small pages, nor widen keys of 8 bits.
+template <class Config>
+constexpr bool copies_rows = gathers_keys<Config> || are_bytes<Config>;
+
 /// Warps that fill the ring. A single warp issues TMA loads.
 template <class Config>
-constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
+constexpr int loading_warps = copies_rows<Config> ? 4 : 1;
 
 /// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
@@ -48,7 +53,7 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
     for (int slot = 0; slot < Config::stages; ++slot) {
-      ptx::mbarrier_init(shared.slot_full(slot), gathers_keys<Config> ? 32 * kLoadingWarps : 1);
+      ptx::mbarrier_init(shared.slot_full(slot), copies_rows<Config> ? 32 * kLoadingWarps : 1);
       ptx::mbarrier_init(shared.slot_empty(slot), kConsumerWarps);
     }
     FA2_UNROLL
@@ -82,7 +87,7 @@ struct KeyValueReader {
   }
   FA2_DEVICE void consumer_wait(PipelineState<Config::stages> at) const {
     ptx::mbarrier_wait(shared.slot_full(at.index), at.phase);
-    if constexpr (gathers_keys<Config>) ptx::fence_proxy_async_shared();
+    if constexpr (copies_rows<Config>) ptx::fence_proxy_async_shared();
   }
 
   /// Skips a tile that this warpgroup does not need.

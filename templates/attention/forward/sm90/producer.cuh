@@ -6,6 +6,7 @@
 #include "attention/forward/sm90/page_loads.cuh"
 #include "attention/forward/sm90/query_box.cuh"
 #include "attention/forward/sm90/tile_schedule.cuh"
+#include "attention/forward/sm90/widened_rows.cuh"
 #include "ptx/dependent_launch.cuh"
 #include "tile/tma_copy.cuh"
 
@@ -16,11 +17,12 @@ namespace fa2 {
 template <class Config>
 struct Producer {
   using Layout = SharedLayoutSm90<Config>;
-  static constexpr bool paged = Config::page_size > 0, gathers = gathers_keys<Config>;
+  static constexpr bool paged = Config::page_size > 0, widens = are_bytes<Config>,
+                        gathers = gathers_keys<Config> && !widens;
 
   const AttentionParamsSm90& params;
   Layout shared;
-  int warp;  ///< 0: the producer; others gather rows next to it
+  int warp;  ///< 0: the producer; others copy rows next to it
   PipelineState<Config::stages> state;
   u32 edge_phase = 0;
 
@@ -43,12 +45,13 @@ struct Producer {
       FA2_NO_UNROLL
       do {
         const Pages below = pages_of(mask.shape, blocks, n - 1);
-        if (n >= blocks.begin) load_keys(mask, at, {n, here});
+        const Block next{n > blocks.begin ? n - 1 : kNoBlock, below};
+        if (n >= blocks.begin) load_keys(mask, at, {n, here}, next);
         // Runs even without a key, because the output may pass through the memory of the queries.
         if (n == last && warp == 0) load_queries(mask.shape, at, tiles.turn);
         const Block behind{n + kBehind, kBehind ? above : here};
         if (!Config::values_in_keys && behind.n <= last && behind.n >= blocks.begin)
-          load_values(mask, at, behind);
+          load_values(mask, at, behind, next);
         above = here, here = below;
       } while (--n >= blocks.begin - kBehind);
       tiles.advance();
@@ -57,6 +60,7 @@ struct Producer {
 
  private:
   using Pages = BlockPages<Config>;
+  static constexpr int kNoBlock = -1;
   struct Block {
     int n;
     Pages pages;
@@ -82,9 +86,13 @@ struct Producer {
     return at.head / params.attention.queries_per_kv;
   }
 
-  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+  /// Loads a block of K. `next`: the one that follows, if any.
+  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, const Block& block,
+                            const Block& next) {
     const typename Layout::KeyTile tile = shared.keys(state.index);
-    if constexpr (gathers) {
+    if constexpr (widens) {
+      widen(tile, params.attention.k, params.attention.k_strides, mask, at, block, next);
+    } else if constexpr (gathers) {
       gather<Config::head_dim>(tile, params.attention.k, params.attention.k_strides, mask, at, block);
     } else if constexpr (Config::values_in_keys && Config::varlen) {
       load_seen_rows<Config::head_dim>(tile, params.k, mask, at, block);
@@ -99,9 +107,12 @@ struct Producer {
 
   /// Loads a block of V. Rows that no query sees may hold NaN, and 0 * NaN is NaN, so they must not reach
   /// shared memory. If all sequences have equal lengths, the tensor map ends where the keys do.
-  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, const Block& block,
+                              const Block& next) {
     const typename Layout::ValueTile tile = shared.values(state.index);
-    if constexpr (gathers) {
+    if constexpr (widens) {
+      widen(tile, params.attention.v, params.attention.v_strides, mask, at, block, next);
+    } else if constexpr (gathers) {
       gather<Config::head_dim_v>(tile, params.attention.v, params.attention.v_strides, mask, at, block);
     } else if constexpr (Config::varlen) {
       load_seen_rows<Config::head_dim_v>(tile, params.v, mask, at, block);
@@ -144,7 +155,7 @@ struct Producer {
     FA2_NO_UNROLL
     for (int w = 0; w < Layout::warpgroups; ++w) {
       await_empty_slot();
-      if (gathers || ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
+      if (copies_rows<Config> || ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
       ptx::bar_warp_sync();
       state.advance();
     }
@@ -185,6 +196,53 @@ struct Producer {
     ptx::cp_async_mbarrier_arrive(shared.slot_full(state.index));
   }
 
+  /// Widens this warp's rows of a block into the next slot. The first ones are read while it is still in use, and those of the
+  /// next block come to L2 meanwhile, because a lane has registers for a part of a row.
+  template <class Tile>
+  FA2_DEVICE void widen(Tile tile, const void* data, const Strides& strides, const Mask<Config>& mask,
+                        const TileCoordinates& at, const Block& block, const Block& next) {
+    using Rows = RowsToWiden<Config, Tile>;
+    const SequenceShape& shape = mask.shape;
+    const u16* const begin =
+        paged ? head_rows<0>(data, strides, 0, kv_head(at), 0).data
+              : head_rows<0>(data, strides, shape.k_entry, kv_head(at), shape.k_begin).data;
+    const RowOffsets<Config> offsets(block.pages, Pages::first_key(block.n, warp), strides);
+    const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
+    FA2_NO_UNROLL
+    for (int first = 0; first < Pages::pieces; first += Rows::rows) {
+      const int row = first + Rows::row(), tile_row = warp * Pages::pieces + row;
+      const i64 offset = offsets.of(row);
+      const u16* const from = begin + offset;
+      const bool is_own = row < Pages::pieces,
+                 exists = is_own && seen.has(tile_row) && offset != RowOffsets<Config>::kNoRow;
+      FA2_NO_UNROLL
+      for (int part = 0; part < Rows::parts; ++part) {
+        Rows rows;
+        rows.read(from, part, exists);
+        if (first == 0 && part == 0) {
+          await_empty_slot();
+          if (next.n != kNoBlock) prefetch<Rows::row_bytes>(begin, strides, mask, next);
+        }
+        if (is_own) rows.store(tile, tile_row, part);
+      }
+      if (Rows::latent && is_own) Rows::copy_rotated(from, tile, tile_row, exists);
+    }
+    ptx::fence_proxy_async_shared();
+    ptx::mbarrier_arrive(shared.slot_full(state.index));
+  }
+
+  /// Brings this warp's rows of a block to L2, a row a lane.
+  template <int kBytes>
+  FA2_DEVICE void prefetch(const u16* begin, const Strides& strides, const Mask<Config>& mask,
+                           const Block& block) const {
+    const RowOffsets<Config> offsets(block.pages, Pages::first_key(block.n, warp), strides);
+    const int row = ptx::lane_index();
+    const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
+    if (row < Pages::pieces && seen.has(warp * Pages::pieces + row) &&
+        offsets.own[0] != RowOffsets<Config>::kNoRow)
+      ptx::prefetch_l2(begin + offsets.own[0], kBytes);
+  }
+
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
     const int buffer = turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_empty(buffer), turn.parity(Config::q_buffers) ^ 1);
@@ -209,7 +267,7 @@ template <class Config>
 FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
   if (ptx::thread_index() != 0) return;
   ptx::prefetch_tensor_map(params.q);
-  if constexpr (gathers_keys<Config>) return;
+  if constexpr (copies_rows<Config>) return;
   ptx::prefetch_tensor_map(params.k);
   ptx::prefetch_tensor_map(params.v);
 }
@@ -229,7 +287,7 @@ FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm9
     if (begins_early && !Config::varlen) ptx::wait_for_launches_before();
     return producer.run(tiles);
   }
-  if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared});
+  if constexpr (loading_warps < Config >> 1) producer.run(TileFollower<Config>{params, shared});
 }
 
 }  // namespace fa2

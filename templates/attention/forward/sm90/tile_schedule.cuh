@@ -73,11 +73,11 @@ struct TileScheduler {
   }
 };
 
-/// Like TileScheduler, for split KV.
+/// Like TileScheduler, for split KV. A producer that copies rows has no registers for stacks.
 template <class Config>
 struct SplitScheduler {
   SharedLayoutSm90<Config> shared;
-  SplitTiles<Config> tiles;
+  SplitTiles<Config, !copies_rows<Config>> tiles;
   TileTurn turn;
 
   FA2_DEVICE SequenceTile current() {
@@ -91,7 +91,7 @@ struct SplitScheduler {
 template <class Config>
 FA2_DEVICE auto scheduler_of(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared) {
   if constexpr (Config::schedule == kSplitKeys) {
-    return SplitScheduler<Config>{shared, SplitTiles<Config>(params.attention, params.shares), {}};
+    return SplitScheduler<Config>{shared, {params.attention, params.shares}, {}};
   } else {
     return TileScheduler<Config>{params, shared};
   }
