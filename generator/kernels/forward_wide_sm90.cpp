@@ -72,14 +72,17 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(spec.config.warps == 4 * kSharers, "warps = {}, must be {}", spec.config.warps, 4 * kSharers);
   rules.expect(spec.config.column_warps == kSharers, "column_warps = {}, must be {}",
                spec.config.column_warps, kSharers);
+  rules.expect(!has_bytes(spec.traits) || spec.config.tile_n % 32 == 0,
+               "tile_n = {}, must be a multiple of 32 for keys of 8 bits: four warps have 8 rows each, or 16",
+               spec.config.tile_n);
 }
 
 /// Returns the registers of the producer, which searches for its tiles or its range of KV blocks, looks up pages and widens keys,
 /// and of consumers.
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool splits = spec.config.schedule == kSplitKeys;
-  const bool copies_rows = spec.traits.page_size > 0 || has_bytes(spec.traits);
-  const int least = splits && copies_rows ? 72 : splits || spec.traits.varlen ? 56 : 40;
+  const bool copies_rows = has_bytes(spec.traits) || (splits && spec.traits.page_size > 0);
+  const int least = copies_rows ? 72 : splits || spec.traits.varlen ? 56 : 40;
   return wgmma_rules::register_shares(spec.config, spec.arch, least);
 }
 

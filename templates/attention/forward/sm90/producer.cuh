@@ -196,37 +196,26 @@ struct Producer {
     ptx::cp_async_mbarrier_arrive(shared.slot_full(state.index));
   }
 
-  /// Widens this warp's rows of a block into the next slot. The first ones are read while it is still in use, and those of the
-  /// next block come to L2 meanwhile, because a lane has registers for a part of a row.
+  /// Widens this warp's rows of a block in the next slot. Those of the next block come to L2 meanwhile.
   template <class Tile>
   FA2_DEVICE void widen(Tile tile, const void* data, const Strides& strides, const Mask<Config>& mask,
                         const TileCoordinates& at, const Block& block, const Block& next) {
-    using Rows = RowsToWiden<Config, Tile>;
+    using Rows = WidenedRows<Config, Tile>;
     const SequenceShape& shape = mask.shape;
     const u16* const begin =
         paged ? head_rows<0>(data, strides, 0, kv_head(at), 0).data
               : head_rows<0>(data, strides, shape.k_entry, kv_head(at), shape.k_begin).data;
     const RowOffsets<Config> offsets(block.pages, Pages::first_key(block.n, warp), strides);
     const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
-    FA2_NO_UNROLL
-    for (int first = 0; first < Pages::pieces; first += Rows::rows) {
-      const int row = first + Rows::row(), tile_row = warp * Pages::pieces + row;
-      const i64 offset = offsets.of(row);
-      const u16* const from = begin + offset;
-      const bool is_own = row < Pages::pieces,
-                 exists = is_own && seen.has(tile_row) && offset != RowOffsets<Config>::kNoRow;
-      FA2_NO_UNROLL
-      for (int part = 0; part < Rows::parts; ++part) {
-        Rows rows;
-        rows.read(from, part, exists);
-        if (first == 0 && part == 0) {
-          await_empty_slot();
-          if (next.n != kNoBlock) prefetch<Rows::row_bytes>(begin, strides, mask, next);
-        }
-        if (is_own) rows.store(tile, tile_row, part);
-      }
-      if (Rows::latent && is_own) Rows::copy_rotated(from, tile, tile_row, exists);
+    Rows rows{tile, warp * Rows::rows};
+    await_empty_slot();
+    FA2_UNROLL
+    for (int pass = 0; pass < Rows::passes; ++pass) {
+      const i64 offset = offsets.of(rows.row(pass) - rows.first_row);
+      rows.start(pass, begin + offset, seen.has(rows.row(pass)) && offset != RowOffsets<Config>::kNoRow);
     }
+    if (next.n != kNoBlock) prefetch<Rows::row_bytes>(begin, strides, mask, next);
+    rows.finish();
     ptx::fence_proxy_async_shared();
     ptx::mbarrier_arrive(shared.slot_full(state.index));
   }

@@ -1,5 +1,5 @@
-// Loads of 8-bit keys and values into the ring, which holds 16 bits: a warp reads rows into registers, widens them, and
-// stores them.
+// Loads of 8-bit keys and values into the ring, which holds 16 bits. Each warp copies rows to the slot as they are, by cp.async, and
+// widens them there.
 //
 // Rows of latents are multiplied by their factors, in float32, and rounded to bfloat16. With factors that are powers of two,
 // as DeepSeek-V3.2's are, that is exact.
@@ -10,71 +10,109 @@
 
 namespace fa2 {
 
-/// A part of the columns of 8 rows, in registers: of a producer's there are few. Four lanes share a row.
+/// The rows of a KV block that one warp loads. Four lanes share a row, and a lane has rows 8 apart.
+///
+/// Codes take half of the memory of what they stand for. They lie at its end, in halves of groups of columns: with four groups,
+///
+///   half       0 1 2 3 4 5 6 7
+///   codes of           0 1 2 3
+///
+/// Group g is widened into halves 2 g and 2 g + 1, whose codes have been read by then, or are its own.
 template <class Config, class Tile>
-struct RowsToWiden {
+struct WidenedRows {
   using Element = typename Config::Element;
   static constexpr bool latent = are_latent_rows<Config>;
-  static constexpr int group_cols = 64, lanes = group_cols / 16, rows = 32 / lanes;
-  static constexpr int all_groups = latent ? LatentRow::byte_cols / group_cols : Tile::groups;
-  static constexpr int row_bytes = latent ? LatentRow::words * 2 : all_groups * group_cols;
-  static constexpr int parts = (all_groups + 3) / 4, groups = (all_groups + parts - 1) / parts;
-  static_assert(Tile::group_cols == group_cols, "head dims are multiples of 64");
+  static constexpr int group_cols = 64, lanes = group_cols / 16, rows_at_once = 32 / lanes;
+  static constexpr int groups = latent ? LatentRow::byte_cols / group_cols : Tile::groups;
+  static constexpr int row_bytes = latent ? LatentRow::words * 2 : groups * group_cols;
+  static constexpr int rows = Tile::rows / loading_warps<Config>, passes = rows / rows_at_once;
+  static_assert(Tile::group_cols == group_cols && rows % rows_at_once == 0, "lanes have whole rows");
 
-  ptx::Vector16 codes[groups];  ///< of the lane's 16 columns of each group
-  float factor[2];              ///< of latents, for two groups each
+  /// 16 codes of each of a lane's rows.
+  struct Codes {
+    ptx::Vector16 of_row[passes];
+  };
 
-  FA2_DEVICE static int row() { return ptx::lane_index() / lanes; }
+  Tile tile;
+  int first_row;
+  float factor[passes];  ///< of latents: this lane's of the four of each of its rows
+
   FA2_DEVICE static int lane() { return ptx::lane_index() % lanes; }
+  /// Returns the number of a lane's row in the tile.
+  FA2_DEVICE int row(int pass) const { return first_row + pass * rows_at_once + ptx::lane_index() / lanes; }
 
-  /// Reads a part of the lane's row, or zeros if it does not exist. `from`: where the row begins.
-  FA2_DEVICE void read(const u16* from, int part, bool exists) {
-    *this = {};
-    if (!exists) return;
+  /// Starts to copy a row, or zeros if it does not exist. `from`: where it begins.
+  FA2_DEVICE void start(int pass, const u16* from, bool exists) {
+    const int bytes = exists ? 16 : 0;
     FA2_UNROLL
-    for (int i = 0; i < groups; ++i)
-      if (has(part, i))
-        codes[i] = ptx::ld_global_v4(from + (part * groups + i) * (group_cols / 2) + 8 * lane());
+    for (int group = 0; group < groups; ++group)
+      ptx::cp_async_16_zfill(codes_at(group, pass), from + group * (group_cols / 2) + 8 * lane(), bytes);
     if constexpr (latent) {
-      static_assert(groups * group_cols == 2 * LatentRow::group_cols, "a part has two factors");
-      const auto* const factors = reinterpret_cast<const float*>(from + LatentRow::factors) + 2 * part;
-      factor[0] = ptx::ld_global_f32(factors), factor[1] = ptx::ld_global_f32(factors + 1);
+      FA2_UNROLL
+      for (int i = 0; i < 2; ++i)
+        ptx::cp_async_16_zfill(chunk(groups, pass, i), from + LatentRow::rotated + 16 * lane() + 8 * i,
+                               bytes);
+      const auto* const factors = reinterpret_cast<const float*>(from + LatentRow::factors);
+      factor[pass] = exists ? ptx::ld_global_f32(factors + lane()) : 0.0f;
     }
   }
 
-  /// Stores what read() has read, in a row of the tile.
-  FA2_DEVICE void store(Tile tile, int tile_row, int part) const {
+  /// Waits for the copies, and widens them.
+  FA2_DEVICE void finish() const {
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
+    Codes codes = read(0);
+    FA2_NO_UNROLL
+    for (int group = 0; group < groups; ++group) {
+      Codes next = codes;
+      if (group + 1 < groups) next = read(group + 1);
+      ptx::bar_warp_sync();  // all lanes have read what is written next
+      write(codes, group);
+      codes = next;
+    }
+  }
+
+ private:
+  /// Returns where the codes of a group lie.
+  FA2_DEVICE SharedAddress codes_at(int group, int pass) const {
+    const int half = groups + group, row_of_warp = row(pass) - first_row;
+    return tile.base +
+           static_cast<u32>(half / 2 * Tile::group_bytes + first_row * Tile::span +
+                            half % 2 * rows * group_cols + row_of_warp * group_cols + 16 * lane());
+  }
+  /// Returns where eight of the lane's 16 columns of a group belong.
+  FA2_DEVICE SharedAddress chunk(int group, int pass, int i) const {
+    return tile.chunk_address(row(pass), group * group_cols + 16 * lane() + 8 * i);
+  }
+
+  FA2_DEVICE Codes read(int group) const {
+    Codes codes;
     FA2_UNROLL
-    for (int n = 0; n < groups; ++n) {
-      if (!has(part, n)) break;
+    for (int pass = 0; pass < passes; ++pass) codes.of_row[pass] = ptx::ld_shared_v4(codes_at(group, pass));
+    return codes;
+  }
+
+  FA2_DEVICE void write(const Codes& codes, int group) const {
+    FA2_UNROLL
+    for (int pass = 0; pass < passes; ++pass) {
+      const u32(&word)[4] = codes.of_row[pass].word;
+      const float factor = factor_of(group, pass);
       FA2_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const ptx::PairOfPairs a = widened(codes[n].word[2 * i], n), b = widened(codes[n].word[2 * i + 1], n);
-        ptx::st_shared_v4(chunk(tile, tile_row, part * groups + n, i), {{a.low, a.high, b.low, b.high}});
+        const ptx::PairOfPairs a = widened(word[2 * i], factor), b = widened(word[2 * i + 1], factor);
+        ptx::st_shared_v4(chunk(group, pass, i), {{a.low, a.high, b.low, b.high}});
       }
     }
   }
 
-  /// Copies the columns of the lane's row that have 16 bits, or zeros.
-  FA2_DEVICE static void copy_rotated(const u16* from, Tile tile, int tile_row, bool exists) {
-    ptx::Vector16 eight[2]{};
-    FA2_UNROLL
-    for (int i = 0; i < 2; ++i)
-      if (exists) eight[i] = ptx::ld_global_v4(from + LatentRow::rotated + 16 * lane() + 8 * i);
-    FA2_UNROLL
-    for (int i = 0; i < 2; ++i) ptx::st_shared_v4(chunk(tile, tile_row, all_groups, i), eight[i]);
+  FA2_DEVICE float factor_of(int group, int pass) const {
+    if constexpr (!latent) return 1;
+    const int holder = ptx::lane_index() / lanes * lanes + group * group_cols / LatentRow::group_cols;
+    return ptx::shfl_idx(factor[pass], holder);
   }
-
- private:
-  FA2_DEVICE static bool has(int part, int group) {
-    return all_groups % groups == 0 || part * groups + group < all_groups;
-  }
-  FA2_DEVICE static SharedAddress chunk(Tile tile, int tile_row, int group, int i) {
-    return tile.chunk_address(tile_row, group * group_cols + 16 * lane() + 8 * i);
-  }
-  FA2_DEVICE ptx::PairOfPairs widened(u32 word, int group) const {
+  FA2_DEVICE static ptx::PairOfPairs widened(u32 word, float factor) {
     if constexpr (!latent) return widen_in_order<Element>(word);
-    return widen_times(word, factor[group * group_cols / LatentRow::group_cols]);
+    return widen_times(word, factor);
   }
 };
 
