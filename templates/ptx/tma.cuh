@@ -23,6 +23,10 @@ FA2_DEVICE void prefetch_tensor_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+FA2_DEVICE void prefetch_line(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
+
 /// cp.async.bulk.prefetch.L2: brings `bytes` bytes to L2, in the background. `bytes` and the address must be multiples of 16.
 FA2_DEVICE void prefetch_l2(const void* from, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -2,6 +2,9 @@
 // need them.
 #pragma once
 
+
+
+
 #include "attention/common/key_blocks.cuh"
 #include "attention/forward/sm90/page_loads.cuh"
 #include "attention/forward/sm90/query_box.cuh"
@@ -225,11 +228,13 @@ struct Producer {
   FA2_DEVICE void prefetch(const u16* begin, const Strides& strides, const Mask<Config>& mask,
                            const Block& block) const {
     const RowOffsets<Config> offsets(block.pages, Pages::first_key(block.n, warp), strides);
-    const int row = ptx::lane_index();
     const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
-    if (row < Pages::pieces && seen.has(warp * Pages::pieces + row) &&
-        offsets.own[0] != RowOffsets<Config>::kNoRow)
-      ptx::prefetch_l2(begin + offsets.own[0], kBytes);
+    const int row = ptx::lane_index();
+    if (row >= Pages::pieces || !seen.has(warp * Pages::pieces + row)) return;
+    if (offsets.own[0] == RowOffsets<Config>::kNoRow) return;
+    const char* const from = reinterpret_cast<const char*>(begin + offsets.own[0]);
+    FA2_UNROLL
+    for (int byte = 0; byte < kBytes; byte += 128) ptx::prefetch_line(from + byte);
   }
 
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {

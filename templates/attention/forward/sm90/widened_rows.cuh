@@ -44,9 +44,10 @@ struct WidenedRows {
   /// Starts to copy a row, or zeros if it does not exist. `from`: where it begins.
   FA2_DEVICE void start(int pass, const u16* from, bool exists) {
     const int bytes = exists ? 16 : 0;
+    const char* const of_lane = reinterpret_cast<const char*>(from) + 16 * lane();
     FA2_UNROLL
     for (int group = 0; group < groups; ++group)
-      ptx::cp_async_16_zfill(codes_at(group, pass), from + group * (group_cols / 2) + 8 * lane(), bytes);
+      ptx::cp_async_16_zfill(codes_at(group, pass), of_lane + group * group_cols, bytes);
     if constexpr (latent) {
       FA2_UNROLL
       for (int i = 0; i < 2; ++i)
@@ -61,8 +62,9 @@ struct WidenedRows {
   FA2_DEVICE void finish() const {
     ptx::cp_async_commit_group();
     ptx::cp_async_wait_group<0>();
+    constexpr int kUnrolled = groups % 3 == 0 ? 3 : 2;
     Codes codes = read(0);
-    FA2_NO_UNROLL
+    FA2_UNROLL_BY(kUnrolled)
     for (int group = 0; group < groups; ++group) {
       Codes next = codes;
       if (group + 1 < groups) next = read(group + 1);
@@ -97,11 +99,10 @@ struct WidenedRows {
     for (int pass = 0; pass < passes; ++pass) {
       const u32(&word)[4] = codes.of_row[pass].word;
       const float factor = factor_of(group, pass);
-      FA2_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const ptx::PairOfPairs a = widened(word[2 * i], factor), b = widened(word[2 * i + 1], factor);
-        ptx::st_shared_v4(chunk(group, pass, i), {{a.low, a.high, b.low, b.high}});
-      }
+      const ptx::PairOfPairs a = widened(word[0], factor), b = widened(word[1], factor),
+                             c = widened(word[2], factor), d = widened(word[3], factor);
+      ptx::st_shared_v4(chunk(group, pass, 0), {{a.low, a.high, b.low, b.high}});
+      ptx::st_shared_v4(chunk(group, pass, 1), {{c.low, c.high, d.low, d.high}});
     }
   }
 
