@@ -43,6 +43,12 @@ FA2_DEVICE void st_shared_v4(SharedAddress address, const Vector16& v, Site site
   machine->store_shared(address, &v, 16, site);
 }
 
+/// Reads a byte, as a check of the address.
+FA2_DEVICE void prefetch_l2(const void* address, Site site = {}) {
+  char byte;
+  machine->load_global(address, &byte, 1, site);
+}
+
 FA2_DEVICE u16 ld_global_u16(const void* address, Site site = {}) {
   u16 value;
   machine->load_global(address, &value, 2, site);

@@ -16,14 +16,6 @@ constexpr u64 kEvictLast = 0x14f0000000000000ull;
 
 FA2_DEVICE void prefetch_tensor_map(const TensorMap&) {}
 
-/// Reads the bytes, as a check of their address.
-FA2_DEVICE void prefetch_l2(const void* from, int bytes, Site site = {}) {
-  for (int i = 0; i < bytes; i += 16) {
-    u32 word[4];
-    machine->load_global(static_cast<const char*>(from) + i, word, 16, site);
-  }
-}
-
 FA2_DEVICE void tma_load(SharedAddress destination, const TensorMap& map, TensorCoordinates box,
                          SharedAddress mbarrier, u64 = kEvictNormal, Site site = {}) {
   machine->tensor_load(destination, map, box.at, mbarrier, site);

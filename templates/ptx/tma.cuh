@@ -23,15 +23,6 @@ FA2_DEVICE void prefetch_tensor_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-FA2_DEVICE void prefetch_line(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
-}
-
-/// cp.async.bulk.prefetch.L2: brings `bytes` bytes to L2, in the background. `bytes` and the address must be multiples of 16.
-FA2_DEVICE void prefetch_l2(const void* from, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 /// cp.async.bulk.tensor.5d, global to shared: loads a whole box; elements outside the tensor become zeros.
 /// Every byte of the box counts on `mbarrier`. `destination` must be aligned to 8 spans of the map's swizzle,
 /// or 128 bytes without one.

@@ -124,6 +124,32 @@ TEST_CASE("e4m3 is widened exactly, with the instruction and without, in either 
   }
 }
 
+TEST_CASE("e4m3 is widened in order, and to bfloat16 times a factor, which rounds once") {
+  if (cannot_run()) return;
+  if (device(device_under_test()).arch.compute_capability < 89) {
+    MESSAGE("not tested: GPUs before sm_89 have no such instruction");
+    return;
+  }
+  const std::vector<std::uint32_t> words = every_code();
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const std::string way = dtype == DType::f16 ? "widen_in_order<Half>(x)" : "widen_in_order<BFloat16>(x)";
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + ".low", kHeaders), dtype, 0, 1) == 0);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + ".high", kHeaders), dtype, 2, 3) == 0);
+  }
+  constexpr float kFactor = 0x1.2468acp-3f;
+  const auto low = map<std::uint32_t>(words, "widen_times(x, 0x1.2468acp-3f).low", kHeaders);
+  const auto high = map<std::uint32_t>(words, "widen_times(x, 0x1.2468acp-3f).high", kHeaders);
+  int wrong = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    for (std::uint32_t byte = 0; byte < 4; ++byte) {
+      const float value = from_e4m3(static_cast<std::uint8_t>(words[i] >> 8 * byte)) * kFactor;
+      const auto found = static_cast<std::uint16_t>((byte < 2 ? low : high)[i] >> byte % 2 * 16);
+      wrong += !is_same(from_bits(found, DType::bf16), from_bits(to_bits(value, DType::bf16), DType::bf16));
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("e4m3 is rounded to nearest even and clamped to 448, with the instruction and without") {
   if (cannot_run()) return;
   const std::vector<float> floats = floats_to_round();

@@ -21,11 +21,12 @@ std::vector<std::uint32_t> words() {
 
 }  // namespace
 
-TEST_CASE("ld.global.v4 loads four words in order") {
+TEST_CASE("ld.global.v4 loads four words in order, prefetched or not") {
   if (cannot_run()) return;
   const auto in = words();
   CHECK(run_over<std::uint32_t>(in, in.size(),
                                 "for (int i = 4 * thread_index(); i < p.count; i += 4 * 32) {\n"
+                                "  if (i % 8 == 0) prefetch_l2(p.in + p.count - 1 - i);\n"
                                 "  const Vector16 v = ld_global_v4(p.in + i);\n"
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = v.word[j];\n}") == in);
 }

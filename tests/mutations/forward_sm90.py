@@ -178,7 +178,7 @@ BUGS = {
         ("at", "every piece from the first one's row", "row_of(key + piece_rows * piece)", "row_of(key)", "pages"),
         ("of", "gathered: every row at the place of the first", "from_lane(own[0], row % 32)", "from_lane(own[0], 0)", "pages"),
         ("of", "gathered: a lane's second row at the place of its first", "if (row >= 32) found = of_second;", "", "pages"),
-        ("RowOffsets", "gathered: every row is the first of its page", "+ row * strides.row_stride", "", "pages"),
+        ("RowOffsets", "gathered: every row is the first of its page", "+ KeyPages<Config>::row_of(of_lane) * strides.row_stride", "", "pages"),
         ("from_lane", "gathered: places of 32 bits", "<< 32 | low", "* 0 | low", "pages"),
         ("gather_rows", "values that nobody sees are gathered", "seen.has(first_row + row) && (!Config::missing_pages",
          "(!Config::missing_pages", "pages"),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/head_rows.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/memory.cuh"
 #include "tile/register_tile.cuh"
 #include "tile/shared_tile.cuh"
@@ -126,12 +127,19 @@ struct MissingKeys<Config, true> {
   template <int kM, int kN>
   FA2_DEVICE void hide(AccumulatorTile<kM, kN>& scores, int first_key) const {
     FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
+    for (int begin = 0; begin < kN; begin += 4) {  // a lane looks up one of 32 keys for all
+      const int key = first_key + 8 * begin + ptx::lane_index();
+      const u32 missing = ptx::vote_ballot(pages.page_of(key) == kNoPage);
+      if (missing == 0) continue;
       FA2_UNROLL
-      for (int col = 0; col < 2; ++col) {
-        if (pages.page_of(first_key + 8 * n + fragment_col() + col) != kNoPage) continue;
+      for (int n = begin; n < kN && n < begin + 4; ++n) {
         FA2_UNROLL
-        for (int m = 0; m < kM; ++m) scores.value[m][n][col] = scores.value[m][n][col + 2] = -ptx::infinity();
+        for (int col = 0; col < 2; ++col) {
+          if ((missing >> (8 * (n - begin) + fragment_col() + col) & 1) == 0) continue;
+          FA2_UNROLL
+          for (int m = 0; m < kM; ++m)
+            scores.value[m][n][col] = scores.value[m][n][col + 2] = -ptx::infinity();
+        }
       }
     }
   }

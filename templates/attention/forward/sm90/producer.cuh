@@ -234,7 +234,7 @@ struct Producer {
     if (offsets.own[0] == RowOffsets<Config>::kNoRow) return;
     const char* const from = reinterpret_cast<const char*>(begin + offsets.own[0]);
     FA2_UNROLL
-    for (int byte = 0; byte < kBytes; byte += 128) ptx::prefetch_line(from + byte);
+    for (int byte = 0; byte < kBytes; byte += 128) ptx::prefetch_l2(from + byte);
   }
 
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
