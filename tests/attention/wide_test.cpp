@@ -190,6 +190,28 @@ TEST_CASE("latents in rows of 656 bytes keep the numerics contract, in pages and
   CHECK(ran > 8);
 }
 
+TEST_CASE("8-bit keys and values of wide heads, with more tiles than blocks") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const std::size_t sequences = device(device_under_test()).arch.interpreted ? 7 : 150;
+  std::vector<std::int32_t> queries(sequences, 1), keys(sequences);
+  for (std::size_t i = 0; i < sequences; ++i) keys[i] = static_cast<std::int32_t>(37 * i % 200);
+  for (const KvType kv_type : {KvType::ds_mla, KvType::e4m3}) {
+    AttentionProblem problem = wide_problem(DType::bf16, MaskKind::none, {576, 512}, 0, 0);
+    problem.kv_type = kv_type;
+    problem.values_in_keys = problem.missing_pages = kv_type == KvType::ds_mla;
+    if (kv_type == KvType::e4m3) problem.head_dim = 512;
+    GuardedCall call =
+        paged_call(problem, Lengths(queries, keys), Packing::queries, kv_type == KvType::e4m3 ? 16 : 1);
+    for (const char* schedule : {"2", "3"}) {
+      call.upload();
+      expect_contract_with(
+          call, "kernel=forward_wide_sm90,tile_m=64,tile_n=64,warps=8,stages=2,column_warps=2,schedule=" +
+                    std::string(schedule));
+    }
+  }
+}
+
 TEST_CASE("append: the parts of latents, of which one is rotated, to rows that hold both") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -1,5 +1,17 @@
 """Bugs of templates/attention/forward/sm90: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "widened_rows.cuh": [
+        ("finish", "codes are overwritten before other lanes have read theirs", "ptx::bar_warp_sync();", "", "latents in rows"),
+        ("finish", "codes are read before their copies have landed", "ptx::cp_async_wait_group<0>();", "", "latents in rows"),
+        ("factor_of", "every group has the factor of the first", "+ group * group_cols / LatentRow::group_cols", "", "latents in rows"),
+        ("factor_of", "a row has the factors of the first row", "ptx::lane_index() / lanes * lanes +", "", "latents in rows"),
+        ("start", "factors of rows that do not exist are read", "exists ? ptx::ld_global_f32(factors + lane()) : 0.0f",
+         "ptx::ld_global_f32(factors + lane())", "latents in rows"),
+        ("start", "rows that nobody sees are copied", "exists ? 16 : 0", "16", "latents in rows"),
+        ("start", "rotated columns of the lane before", "16 * lane() + 8 * i, bytes", "16 * (lane() ^ 1) + 8 * i, bytes", "latents in rows"),
+        ("codes_at", "a lane's rows share the place of their codes", "+ row_of_warp * group_cols", "", "latents in rows"),
+        ("codes_at", "warps share the place of their codes", "+ first_row * Tile::span", "", "8-bit keys"),
+    ],
     "wide_consumer.cuh": [
         ("send", "probabilities are replaced while the second warpgroup reads them", "ptx::bar_sync(empty, threads);", "",
          "head dims"),
@@ -110,8 +122,8 @@ BUGS = {
          "shared.slot_empty(slot), kConsumerWarps)", "shared.slot_empty(slot), kConsumerWarps / 4)", "forward_sm90"),
         ("start_pipeline", "queries are replaced once one warp of four has read them",
          "? kConsumerWarps : Config::warps / 4)", "? kConsumerWarps / 4 : kConsumerWarps / 4)", "forward_sm90"),
-        ("start_pipeline", "consumers wait for one warp of four", "gathers_keys<Config> ? 32 * kLoadingWarps : 1",
-         "gathers_keys<Config> ? 32 : 1", "pages"),
+        ("start_pipeline", "consumers wait for one warp of four", "copies_rows<Config> ? 32 * kLoadingWarps : 1",
+         "copies_rows<Config> ? 32 : 1", "pages"),
         ("consumer_wait", "gathered rows are not shown to wgmma", "ptx::fence_proxy_async_shared();", ";", "pages"),
         ("start_pipeline", "a tile is announced before all that gather have heard the last",
          "kConsumerWarps + kLoadingWarps - 1", "kConsumerWarps", "pages"),
