@@ -1,5 +1,4 @@
 // The rules, the memory and the plan of two steps.
-#include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/wgmma_rules.h>
 #include <generator/key_value_format.h>
@@ -13,8 +12,8 @@ namespace fa2 {
 namespace {
 
 // Two steps are faster from so many query rows of one key/value head on; from fewer on where kernels that read 8 bits have too few
-// tiles, of 64 rows, to fill a GPU; from more on where a kernel on wgmma reads 8 bits (docs/kernel-notes.md).
-constexpr std::int64_t kManyRows = 160, kSomeRows = 64, kFewTiles = 128, kManyRowsOfWideHeads = 384;
+// tiles, of 64 rows, to fill a GPU (docs/kernel-notes.md).
+constexpr std::int64_t kManyRows = 160, kSomeRows = 64, kFewTiles = 128;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -51,9 +50,7 @@ bool widens_keys(const PlannedProblem& p, const Target& target, const ConfigChoo
     return !chooser.pin_computes(p, target) && chooser.pin_computes(widened_problem(p), target);
   const std::int64_t rows = with_mean_lengths(p).seqlen_q * (p.heads_q / p.heads_kv);
   const bool has_few_tiles = p.batch * p.heads_kv * ((rows + 63) / 64) < kFewTiles;
-  const bool is_on_wgmma = !why_rejected(p, default_config(KernelId::forward_wide_sm90), target.arch);
-  const std::int64_t least = is_on_wgmma ? kManyRowsOfWideHeads : has_few_tiles ? kSomeRows : kManyRows;
-  return rows >= least && widened_layout(p).bytes <= kMostBytes;
+  return rows >= (has_few_tiles ? kSomeRows : kManyRows) && widened_layout(p).bytes <= kMostBytes;
 }
 
 RowKernel widen_kernel(const PlannedProblem& p) {

@@ -26,6 +26,22 @@ PlannedProblem over_bytes(std::int64_t queries) {
       .normalized();
 }
 
+/// Returns latents of 8 bits, which 16 heads read.
+PlannedProblem over_byte_latents(std::int64_t queries, KvType kv_type) {
+  return PlannedProblem({.dtype = DType::bf16,
+                         .head_dim = 576,
+                         .head_dim_v = 512,
+                         .kv_type = kv_type,
+                         .values_in_keys = true,
+                         .batch = 4,
+                         .heads_q = 16,
+                         .heads_kv = 1,
+                         .seqlen_q = queries,
+                         .seqlen_k = 4096},
+                        {})
+      .normalized();
+}
+
 /// Makes planners whose kernels are only named.
 struct Fixture {
   Planner planner(const PlannedProblem& problem) {
@@ -66,6 +82,19 @@ TEST_CASE_FIXTURE(Fixture, "widened keys: two kernels where many queries read ea
   CHECK(traits[1].find("kv_type_scaled") != std::string::npos);
   CHECK(forward_kernels(planner(over_bytes(1))).size() == 1);
   CHECK(traits.back().find("kv_type_e4m3") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "widened keys: those of wide heads are not, because a kernel on wgmma does so itself") {
+  for (const KvType kv_type : {KvType::e4m3, KvType::ds_mla}) {
+    for (const std::int64_t queries : {1, 512}) {
+      const PlannedProblem p = over_byte_latents(queries, kv_type);
+      const auto kernels = forward_kernels(planner(p));
+      REQUIRE(kernels.size() == 1);
+      CHECK(kernels[0].report.config.kernel == KernelId::forward_wide_sm90);
+      CHECK(tuned_problem(p, hopper, chooser) == p);
+    }
+  }
 }
 
 TEST_CASE_FIXTURE(Fixture, "widened keys: the problem that is tuned is that of the plan's second step") {

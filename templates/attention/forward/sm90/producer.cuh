@@ -2,9 +2,6 @@
 // need them.
 #pragma once
 
-
-
-
 #include "attention/common/key_blocks.cuh"
 #include "attention/forward/sm90/page_loads.cuh"
 #include "attention/forward/sm90/query_box.cuh"
