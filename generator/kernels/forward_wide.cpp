@@ -136,8 +136,8 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   return configs;
 }
 
-/// Next to forward_wide_sm90, whose tiles have 64 rows, only for few rows, whose keys have 16 bits: on mma.sync every warp that shares
-/// rows with others widens keys once more.
+/// Next to forward_wide_sm90, whose tiles have 64 rows, only for few rows over keys of 16 bits. Keys of 8 bits are widened once there,
+/// here by every warp.
 bool is_preferred(const PlannedProblem& p, const Arch& arch) {
   return wgmma_rules::runs_on(arch) && wide_rules::is_wide(traits_of(p)) && !has_bytes(traits_of(p)) &&
          packed_rows(head_packing(p, kMostRows), p.seqlen_q) <= 32;

@@ -72,9 +72,10 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(spec.config.warps == 4 * kSharers, "warps = {}, must be {}", spec.config.warps, 4 * kSharers);
   rules.expect(spec.config.column_warps == kSharers, "column_warps = {}, must be {}",
                spec.config.column_warps, kSharers);
-  rules.expect(!has_bytes(spec.traits) || spec.config.tile_n % 32 == 0,
-               "tile_n = {}, must be a multiple of 32 for keys of 8 bits: four warps have 8 rows each, or 16",
-               spec.config.tile_n);
+  rules.expect(
+      !has_bytes(spec.traits) || spec.config.tile_n % 32 == 0,
+      "tile_n = {}, must be a multiple of 32 for keys of 8 bits: each of four warps widens 8 rows at once",
+      spec.config.tile_n);
 }
 
 /// Returns the registers of the producer, which searches for its tiles or its range of KV blocks, looks up pages and widens keys,

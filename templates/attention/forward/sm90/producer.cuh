@@ -278,7 +278,7 @@ FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm9
     if (begins_early && !Config::varlen) ptx::wait_for_launches_before();
     return producer.run(tiles);
   }
-  if constexpr (loading_warps < Config >> 1) producer.run(TileFollower<Config>{params, shared});
+  if constexpr (copies_rows<Config>) producer.run(TileFollower<Config>{params, shared});
 }
 
 }  // namespace fa2

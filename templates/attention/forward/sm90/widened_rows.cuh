@@ -1,8 +1,8 @@
-// Loads of 8-bit keys and values into the ring, which holds 16 bits. Each warp copies rows to the slot as they are, by cp.async, and
-// widens them there.
+// Loads of 8-bit keys and values into the ring, which holds 16 bits. Each warp copies its rows to the slot by cp.async, and widens
+// them there.
 //
-// Rows of latents are multiplied by their factors, in float32, and rounded to bfloat16. With factors that are powers of two,
-// as DeepSeek-V3.2's are, that is exact.
+// Rows of latents are multiplied by their factors in float32, and rounded to bfloat16. The product is exact if the factor is a
+// power of two.
 #pragma once
 
 #include "attention/common/key_value_format.cuh"
@@ -12,12 +12,12 @@ namespace fa2 {
 
 /// The rows of a KV block that one warp loads. Four lanes share a row, and a lane has rows 8 apart.
 ///
-/// Codes take half of the memory of what they stand for. They lie at its end, in halves of groups of columns: with four groups,
+/// Codes take half of the memory of the widened columns. They lie at its end, in halves of groups of columns: with four groups,
 ///
 ///   half       0 1 2 3 4 5 6 7
 ///   codes of           0 1 2 3
 ///
-/// Group g is widened into halves 2 g and 2 g + 1, whose codes have been read by then, or are its own.
+/// Group g is widened into halves 2 g and 2 g + 1. The warp has read their codes before.
 template <class Config, class Tile>
 struct WidenedRows {
   using Element = typename Config::Element;
@@ -35,7 +35,7 @@ struct WidenedRows {
 
   Tile tile;
   int first_row;
-  float factor[passes];  ///< of latents: this lane's of the four of each of its rows
+  float factor[passes];  ///< of each row's four factors of latents, the one with this lane's number
 
   FA2_DEVICE static int lane() { return ptx::lane_index() % lanes; }
   /// Returns the number of a lane's row in the tile.
