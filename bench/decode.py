@@ -36,12 +36,17 @@ def parse_args():
     p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
     p.add_argument("--tune", choices=["off", "stored", "now"], default="stored")
     p.add_argument("--append", action="store_true", help="where lengths are on the device, also with append() of a token before each launch")
-    p.add_argument("--rounds", type=int, default=9)
+    return parse_with_timing(p, CASES, rounds=9)
+
+
+def parse_with_timing(p, cases, rounds):
+    """Adds the options of a measurement, of `rounds` rounds unless given, and parses all. Without --case, a.case is `cases`."""
+    p.add_argument("--rounds", type=int, default=rounds)
     p.add_argument("--burst-ms", type=float, default=4)
     p.add_argument("--commit", default="")
     p.add_argument("--out", help="writes OUT.json and OUT.md")
     a = p.parse_args()
-    a.case = a.case or CASES
+    a.case = a.case or cases
     return a
 
 

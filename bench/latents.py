@@ -11,6 +11,7 @@ Refuses to time a wrong result of fa2. Writes JSON and Markdown.
 import argparse
 import importlib.util
 import random
+import types
 
 import compare
 import decode
@@ -23,13 +24,7 @@ LATENT, DIM, PAGE = 512, 576, 64
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--case", action="append", help="rows|bytes|listed|prompt:NUMBERS, as above; repeatable")
-    p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--burst-ms", type=float, default=4)
-    p.add_argument("--commit", default="")
-    p.add_argument("--out", help="writes OUT.json and OUT.md")
-    a = p.parse_args()
-    a.case = a.case or CASES
-    return a
+    return decode.parse_with_timing(p, CASES, rounds=7)
 
 
 def quantized(keys):
@@ -159,11 +154,11 @@ def main():
     for text in a.case:
         rows.append(measure(text, libraries, a, rng))
         print(rows[-1], flush=True)
-    fa2.version = fa2.__version__
-    text = markdown(rows, compare.machine_facts(fa2, a))
+    facts = compare.machine_facts(types.SimpleNamespace(version=fa2.__version__), a)
+    text = markdown(rows, facts)
     print(text)
     if a.out:
-        compare.write(a.out, compare.machine_facts(fa2, a), rows, text)
+        compare.write(a.out, facts, rows, text)
 
 
 if __name__ == "__main__":
