@@ -41,4 +41,10 @@ constexpr KeyValueFormat key_value_format(const Problem& p) {
   return format;
 }
 
+/// Returns whether keys and values have 8 bits.
+template <class Problem>
+constexpr bool has_bytes(const Problem& p) {
+  return key_value_format(p).element == ElementType::e4m3;
+}
+
 }  // namespace fa2

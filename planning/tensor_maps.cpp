@@ -89,8 +89,8 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   const std::int64_t queries = q_entries(p).rows;
   params.q = packed_map_of(operands[Role::q], queries, params.attention.packing);
   params.o = packed_map_of(operands[Role::out], queries, params.attention.packing);
-  if (p.seqlen_k == 0) return;  // the kernel loads neither, and both may be null
-  if (gathers_keys(p) || key_value_format(p).element == ElementType::e4m3) return;  // warps copy rows
+  if (p.seqlen_k == 0) return;                  // the kernel loads neither, and both may be null
+  if (gathers_keys(p) || has_bytes(p)) return;  // warps copy rows
   if (p.page_size > 0) {
     const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
     params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, true);

@@ -7,6 +7,7 @@
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/wgmma_rules.h>
 #include <generator/kernels/wide_rules.h>
+#include <generator/key_value_format.h>
 
 #include <algorithm>
 #include <templates/attention/common/tile_schedule.cuh>
@@ -19,10 +20,6 @@ constexpr int kMostStages = 4, kMostRows = 64;
 /// Returns the m16 tiles of a warp.
 int m_tiles(const KernelConfig& c) {
   return c.tile_m * c.column_warps / (16 * c.warps);
-}
-
-bool has_bytes(const AttentionTraits& traits) {
-  return key_value_format(traits).element == ElementType::e4m3;
 }
 
 /// Returns the columns of O that a warp owns: whole blocks of ldmatrix.

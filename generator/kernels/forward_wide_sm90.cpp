@@ -5,6 +5,7 @@
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/wgmma_rules.h>
 #include <generator/kernels/wide_rules.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/wgmma_shapes.h>
 
@@ -23,11 +24,6 @@ constexpr std::int32_t kLeastValues = 128;  // columns of V, of which both warpg
 int group_columns(int dim) {
   const int columns = padded_dim(dim);
   return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : 16;
-}
-
-/// Returns whether K and V have 8 bits.
-bool has_bytes(const AttentionTraits& traits) {
-  return key_value_format(traits).element == ElementType::e4m3;
 }
 
 /// Returns the columns of O that the first warpgroup owns.

@@ -18,7 +18,7 @@ template <class Config>
 struct Producer {
   using Layout = SharedLayoutSm90<Config>;
   static constexpr bool paged = Config::page_size > 0, widens = are_bytes<Config>,
-                        gathers = gathers_keys<Config> && !widens;
+                        gathers = gathers_keys<Config>;
 
   const AttentionParamsSm90& params;
   Layout shared;
