@@ -125,21 +125,23 @@ bool has_values_in_keys(const Binding& binding, const fa2_problem& problem) {
   return is_same;
 }
 
-/// The tensors of a call. Keys of KvType::ds_mla appear with as many columns as queries have.
+/// The tensors of a call. Keys of KvType::ds_mla appear with as many columns as another tensor has.
 class LatentKeys {
  public:
-  explicit LatentKeys(std::span<const fa2_array* const> tensors) : tensors_(tensors) {
-    if (tensors.size() <= FA2_V || tensors[FA2_Q] == nullptr || tensors[FA2_K] == nullptr) return;
-    const fa2_array& k = *tensors[FA2_K];
-    if (k.dtype != FA2_FLOAT8_E4M3FN || columns_of(k) != kLatentRowBytes ||
-        columns_of(*tensors[FA2_Q]) != kLatentByteColumns + kLatentRotatedColumns ||
-        tensors.size() > all_.size())
+  /// `keys`, `like`: the places of keys and of the other tensor, which has `columns` columns if keys have that type.
+  LatentKeys(std::span<const fa2_array* const> tensors, std::size_t keys, std::size_t like,
+             std::int64_t columns)
+      : tensors_(tensors) {
+    if (tensors.size() <= std::max(keys, like) || tensors.size() > all_.size()) return;
+    if (tensors[keys] == nullptr || tensors[like] == nullptr) return;
+    keys_ = *tensors[keys];
+    if (keys_.dtype != FA2_FLOAT8_E4M3FN || columns_of(keys_) != kLatentRowBytes ||
+        columns_of(*tensors[like]) != columns)
       return;
     are_found_ = true;
-    keys_ = k;
-    keys_.shape[k.ndim - 1] = columns_of(*tensors[FA2_Q]);
+    keys_.shape[keys_.ndim - 1] = columns;
     std::ranges::copy(tensors, all_.begin());
-    all_[FA2_K] = &keys_;
+    all_[keys] = &keys_;
     tensors_ = std::span(all_).first(tensors.size());
   }
   LatentKeys(const LatentKeys&) = delete;
@@ -164,7 +166,7 @@ class LatentKeys {
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                               fa2_args* args, fa2_placement* place) {
   Longest longest(problem);
-  const LatentKeys keys(span_of(tensors, count));
+  const LatentKeys keys(span_of(tensors, count), FA2_K, FA2_Q, kLatentByteColumns + kLatentRotatedColumns);
   return bind_tensors<kAttentionTable>(
       keys.tensors(), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
@@ -193,8 +195,11 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
 
 fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_append_problem* problem,
                            fa2_append_args* args, fa2_placement* place) {
-  return bind_tensors<kAppendTable>(span_of(tensors, count), problem, args, place, check_current_device,
-                                    [](const Binding&) {});
+  const LatentKeys keys(span_of(tensors, count), FA2_APPEND_K_CACHE, FA2_APPEND_K, kLatentRotatedColumns);
+  return bind_tensors<kAppendTable>(keys.tensors(), problem, args, place, check_current_device,
+                                    [&](const Binding&) {
+                                      if (keys.are_found()) problem->kv_type = FA2_KV_DS_MLA;
+                                    });
 }
 
 fa2_status fa2_bind_merge(const fa2_array* const* tensors, size_t count, fa2_merge_problem* problem,

@@ -74,7 +74,7 @@ Operand cache(std::string_view name, void* data, const AppendProblem& p, std::in
 Operand factors(std::string_view name, const float* data, const AppendProblem& p,
                 const TensorStrides& strides) {
   Operand operand = strided_operand(name, Access::read, data, ElementType::f32,
-                                    {p.kv_type == KvType::same ? 0 : p.batch, p.heads_kv, 1, 1}, strides);
+                                    {p.kv_type == KvType::e4m3 ? p.batch : 0, p.heads_kv, 1, 1}, strides);
   operand.optional = true;
   operand.has_rows = false;
   return operand;
@@ -108,10 +108,9 @@ void check_columns(Violations& found, const AppendProblem& p) {
   };
   check_key_value_format(found, p);
   if (p.kv_type == KvType::scaled)
-    found.push_back({"kv_type", "scaled", "must be same or e4m3: rows of 16 bits are copied as they are"});
-  if (p.kv_type == KvType::ds_mla)
     found.push_back(
-        {"kv_type", "ds_mla", "must be same or e4m3: rows with factors of their own are not written"});
+        {"kv_type", "scaled", "must be same, e4m3 or ds_mla: rows of 16 bits are copied as they are"});
+  check_latent_rows(found, p, kLatentRotatedColumns);
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -179,8 +178,12 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
   };
   const bool turns = p.rotary_dim > 0;
   for (const auto& [name, data] : {std::pair{"k_descale", args.k_descale}, {"v_descale", args.v_descale}})
-    if (data != nullptr && p.kv_type == KvType::same)
+    if (data != nullptr && p.kv_type != KvType::e4m3)
       found.push_back({name, "given", "must be null, or the problem's kv_type e4m3"});
+  if (p.kv_type == KvType::ds_mla &&
+      (args.v_cache != args.k_cache || !is_same(args.v_cache_strides, args.k_cache_strides)))
+    found.push_back({"v_cache", "other memory than k_cache",
+                     "must be k_cache, with its strides, with kv_type ds_mla: its rows hold both"});
   expect_null("page_table", args.page_table, p.page_size > 0, "page_size");
   expect_null("cu_seqlens_new", args.cu_seqlens_new, p.total_new > 0, "total_new");
   expect_null("cu_seqlens_q", args.cu_seqlens_q, p.heads_q > 0 && p.total_q > 0, "heads_q and total_q");
@@ -208,14 +211,17 @@ Violations violations_of_call(const AppendProblem& p, const AppendArgs& args) {
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
   const ElementType element = element_of(p.dtype),
                     angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);
-  std::vector<Operand> operands{strided_operand("k_new", Access::read, args.k_new, element,
-                                                new_extents(p, p.head_dim), args.k_new_strides),
-                                strided_operand("v_new", Access::read, args.v_new, element,
-                                                new_extents(p, value_dim_of(p)), args.v_new_strides),
-                                cache("k_cache", args.k_cache, p, p.head_dim, args.k_cache_strides),
-                                cache("v_cache", args.v_cache, p, value_dim_of(p), args.v_cache_strides),
-                                factors("k_descale", args.k_descale, p, args.k_descale_strides),
-                                factors("v_descale", args.v_descale, p, args.v_descale_strides)};
+  const bool are_shared = p.kv_type == KvType::ds_mla;  // by K and V
+  std::vector<Operand> operands{
+      strided_operand("k_new", Access::read, args.k_new, element, new_extents(p, p.head_dim),
+                      args.k_new_strides),
+      strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
+                      args.v_new_strides),
+      cache("k_cache", args.k_cache, p, are_shared ? kLatentRowBytes : p.head_dim, args.k_cache_strides)};
+  if (!are_shared)
+    operands.push_back(cache("v_cache", args.v_cache, p, value_dim_of(p), args.v_cache_strides));
+  operands.push_back(factors("k_descale", args.k_descale, p, args.k_descale_strides));
+  operands.push_back(factors("v_descale", args.v_descale, p, args.v_descale_strides));
   for (const auto& [name, data] : {std::pair{"cos", args.cos}, {"sin", args.sin}})
     operands.push_back(strided_operand(name, Access::read, data, angles,
                                        {p.rotary_dim > 0, 1, p.table_rows, p.rotary_dim / 2},

@@ -18,7 +18,9 @@ RowKernel append_kernel(const PlannedProblem& problem) {
   rows.dtype = problem.dtype;
   rows.head_dim = problem.head_dim;
   rows.head_dim_v = problem.head_dim_v;
-  if (problem.kv_type == KvType::e4m3) rows.kv_type = KvType::e4m3;
+  // append() writes a latent's values as V, and as K the columns that are keys alone.
+  if (problem.values_in_keys && problem.head_dim > problem.head_dim_v) rows.head_dim -= problem.head_dim_v;
+  if (problem.kv_type != KvType::scaled) rows.kv_type = problem.kv_type;
   return kernel_of(KernelId::append, rows, problem);
 }
 

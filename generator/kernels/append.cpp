@@ -19,6 +19,7 @@ constexpr KernelKind kernels::append = {
     .head_dims = {.most = 576},
     .head_dims_v = {.most = 512},
     .reads_e4m3 = true,
+    .reads_latent_rows = true,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::append},
     .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 40; },

@@ -27,7 +27,8 @@ struct AppendProblem {
   /// Whether query i has the position of new row i, which causal masks, windows and chunks need. Else every query has that of new row 0.
   bool causal_positions = true;
 
-  /// The element type of the cache, as in AttentionProblem. Q and the new rows have `dtype`.
+  /// The element type of the cache, as in AttentionProblem. Q and the new rows have `dtype`. With ds_mla, dtype is bf16, head_dim 64
+  /// and head_dim_v 512: K is the rotated columns of a latent, V the others.
   KvType kv_type = KvType::same;
 
   std::int64_t batch = 1;    ///< sequences
@@ -102,12 +103,13 @@ struct AppendArgs {
   TensorStrides k_new_strides;  ///< `batch` is ignored if the new rows are packed
   TensorStrides v_new_strides;
 
-  /// (entry or page, head, row, head_dim). With an 8-bit kv_type rows must be 16-byte aligned.
+  /// (entry or page, head, row, head_dim). With an 8-bit kv_type rows must be 16-byte aligned. With ds_mla K and V share rows of 656
+  /// bytes: v_cache must be k_cache, with its strides.
   void* k_cache = nullptr;
   void* v_cache = nullptr;
   TensorStrides k_cache_strides;  ///< `batch`: from one entry or page to the next; rows must not overlap
   TensorStrides v_cache_strides;
-  /// Optional with an 8-bit kv_type, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
+  /// Optional with e4m3, else null: float32 (batch, heads_kv) on the device, of any strides, even 0; those of rows are
   /// ignored. The factors by which attention multiplies the rows of each sequence, per key/value head: its k_descale and v_descale.
   /// append() divides by them and does not check them. Null: 1.
   const float* k_descale = nullptr;
@@ -247,7 +249,8 @@ struct AppendArgs {
 /// Calls Context::default_context().append(). In a cache of 16 bits V and the other columns of K are copied bit for bit, and a
 /// rotated value is rounded once, from float32. In a cache of 8 bits each element is x / descale, correctly rounded to float32 and
 /// then to nearest even; x is the new value, or the rotated one in float32. Beyond 448, infinities included, it becomes 448 with
-/// its sign. NaN stays NaN.
+/// its sign. NaN stays NaN. In a cache of ds_mla the factor of 128 columns is the least power of two, from 2^-126 on, with which
+/// none of their codes is beyond 448, infinities aside: codes times factors are exact in bfloat16.
 ///
 /// JitMode::off needs a kernel pack that was made with PrecompileOptions::append. There is one kernel per dtype, kv_type, head dims
 /// and RowAlignment: bytes16 if the rows of all tensors, cos and sin included, are 16-byte aligned, else element.

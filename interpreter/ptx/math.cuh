@@ -82,6 +82,9 @@ FA2_DEVICE WideProduct mul_wide_u32(u32 a, u32 b) {
 FA2_DEVICE u32 bits_of(float x) {
   return bits_of_float(x);
 }
+FA2_DEVICE float float_of(u32 bits) {
+  return float_of_bits(bits);
+}
 
 FA2_DEVICE float infinity() {
   return __builtin_inff();

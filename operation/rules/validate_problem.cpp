@@ -55,19 +55,11 @@ void check_pages(Violations& found, const AttentionProblem& p) {
                "must be 0 with pages: page_table says where keys lie");
 }
 
-/// Checks the fields that KvType::ds_mla determines.
-void check_latent_rows(Violations& found, const AttentionProblem& p) {
-  if (p.kv_type != KvType::ds_mla) return;
-  const auto expect = [&](bool holds, const char* field, std::string value, std::string_view wanted) {
-    if (!holds)
-      found.push_back({field, std::move(value), fmt::format("must be {} with kv_type ds_mla", wanted)});
-  };
-  constexpr std::int32_t kColumns = kLatentByteColumns + kLatentRotatedColumns;
-  expect(p.dtype == DType::bf16, "dtype", std::string(to_string(p.dtype)), "bf16");
-  expect(p.head_dim == kColumns, "head_dim", fmt::format("{}", p.head_dim), fmt::format("{}", kColumns));
-  expect(p.head_dim_v == kLatentByteColumns, "head_dim_v", fmt::format("{}", p.head_dim_v),
-         fmt::format("{}", kLatentByteColumns));
-  expect(p.values_in_keys, "values_in_keys", "false", "true: V is the first columns of K");
+/// Checks where V lies with KvType::ds_mla.
+void check_latent_values(Violations& found, const AttentionProblem& p) {
+  if (p.kv_type == KvType::ds_mla && !p.values_in_keys)
+    found.push_back(
+        {"values_in_keys", "false", "must be true with kv_type ds_mla: V is the first columns of K"});
 }
 
 /// The side whose tiles a grid covers, queries or keys, and the names of its fields.
@@ -146,7 +138,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enums(found, p);
   check_key_value_format(found, problem);
-  check_latent_rows(found, p);
+  check_latent_rows(found, p, kLatentByteColumns + kLatentRotatedColumns);
+  check_latent_values(found, p);
   check_number(found, "head_dim_v", p.head_dim_v, !p.values_in_keys || p.head_dim_v <= p.head_dim,
                "must be at most head_dim with values_in_keys: V is columns of K");
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");

@@ -6,8 +6,10 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,6 +49,19 @@ void check_key_value_format(Violations& found, const Problem& problem) {
       found.push_back({name, fmt::format("{}", dim),
                        fmt::format("must be a multiple of 16 with kv_type {}", to_string(problem.kv_type))});
   }
+}
+
+/// Checks what KvType::ds_mla determines. `head_dim`: what K's must be.
+template <class Problem>
+void check_latent_rows(Violations& found, const Problem& p, std::int32_t head_dim) {
+  if (p.kv_type != KvType::ds_mla) return;
+  const auto expect = [&](const char* field, std::string value, const std::string& wanted) {
+    if (value != wanted)
+      found.push_back({field, std::move(value), fmt::format("must be {} with kv_type ds_mla", wanted)});
+  };
+  expect("dtype", std::string(to_string(p.dtype)), "bf16");
+  expect("head_dim", fmt::format("{}", p.head_dim), fmt::format("{}", head_dim));
+  expect("head_dim_v", fmt::format("{}", p.head_dim_v), fmt::format("{}", kLatentByteColumns));
 }
 
 /// Checks all enumerations of a problem.

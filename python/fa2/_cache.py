@@ -39,7 +39,8 @@ def append(
     (batch), positions of the first new row, cache_seqlens if None. q: (batch, seqlen_q, heads, head_dim), or
     packed with cu_seqlens_q; its row i has the position of new row i, or without causal_positions that of new row 0.
     k_descale, v_descale: float32 (batch, heads_kv), only with caches of float8_e4m3fn, which hold k / k_descale and
-    v / v_descale, rounded to nearest even and clamped to 448; 1 if None.
+    v / v_descale, rounded to nearest even and clamped to 448; 1 if None. DeepSeek-V3.2's rows of 656 bytes: k (..., 64)
+    and v (..., 512) bfloat16, k_cache (..., 656) float8_e4m3fn, and v_cache a view of its first 512 columns.
 
     Runs on the device of the tensors. Not differentiable. Raises as attention() does.
     """

@@ -216,6 +216,38 @@ def test_lists_of_rows_with_factors_of_their_own() -> None:
         torch.testing.assert_close(lse[b, :, 0], wanted, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_what_append_writes_is_read(device: str) -> None:
+    q, new = random(2, 1, HEADS, DIM, dtype=torch.bfloat16), random(2, ROWS, 1, DIM, dtype=torch.bfloat16)
+    rows = torch.zeros(7, 8, 1, 656, dtype=torch.uint8).view(torch.float8_e4m3fn).to(device)
+    table = torch.tensor([[4, 1, 0], [6, 3, 2]], dtype=torch.int32)
+    begins, lengths = torch.zeros(2, dtype=torch.int32), torch.full((2,), ROWS, dtype=torch.int32)
+    given = (x.to(device) for x in (new[..., 512:], new[..., :512], begins, table))
+    k, v, begins, table = given
+    fa2.append(k, v, rows, rows[..., :512], begins, page_table=table)
+    out, lse = flash_mla_with_kvcache(q.to(device), rows, table, lengths.to(device), DIM_V, METADATA, SPLITS, is_fp8_kvcache=True)
+    groups = new[..., :512].double().unflatten(-1, (4, 128))
+    factors = torch.exp2(torch.ceil(torch.log2(groups.abs().amax(-1, keepdim=True) / 448)))
+    codes = (groups / factors).float().to(torch.float8_e4m3fn).double() * factors
+    meant = torch.cat((codes.flatten(-2), new[..., 512:].double()), -1)
+    for b in range(2):
+        wanted, wanted_lse = reference.attention(q[b].double(), meant[b], meant[b][..., :DIM_V])
+        torch.testing.assert_close(out[b].double().cpu(), torch.from_numpy(wanted), atol=3e-2, rtol=1.6e-2)
+        torch.testing.assert_close(lse[b].double().cpu(), torch.from_numpy(wanted_lse), atol=1e-5, rtol=1e-5)
+
+
+def test_what_append_refuses_of_rows() -> None:
+    rows = torch.zeros(2, 8, 1, 656, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    k, v, begins = random(2, 1, 1, 64, dtype=torch.bfloat16), random(2, 1, 1, 512, dtype=torch.bfloat16), torch.zeros(2, dtype=torch.int32)
+    for cache in (rows[..., 16:528], rows.clone()[..., :512]):
+        with pytest.raises(fa2.InvalidRequest, match="v_cache = other memory than k_cache, must be k_cache"):
+            fa2.append(k, v, rows, cache, begins)
+    with pytest.raises(fa2.InvalidRequest, match="dtype = f16, must be bf16 with kv_type ds_mla"):
+        fa2.append(k.half(), v.half(), rows, rows[..., :512], begins)
+    with pytest.raises(fa2.InvalidRequest, match="v_descale = given, must be null, or the problem's kv_type e4m3"):
+        fa2.append(k, v, rows, rows[..., :512], begins, v_descale=torch.ones(2, 1))
+
+
 def test_it_has_no_gradient() -> None:
     _, cache, table = paged(8)
     assert not call(random(3, 1, HEADS, DIM).requires_grad_(), cache, table)[0].requires_grad

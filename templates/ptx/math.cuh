@@ -129,6 +129,13 @@ FA2_DEVICE u32 bits_of(float x) {
   return bits;
 }
 
+/// mov.b32: returns the float that has these bits.
+FA2_DEVICE float float_of(u32 bits) {
+  float x;
+  asm("mov.b32 %0, %1;" : "=f"(x) : "r"(bits));
+  return x;
+}
+
 FA2_DEVICE float infinity() {
   float x;
   asm("mov.b32 %0, 0x7f800000;" : "=f"(x));

@@ -263,7 +263,7 @@ std::vector<KernelSource> paged_kernels() {
 }
 
 /// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
-/// head_dim_v != head_dim and caches of 8 bits.
+/// head_dim_v != head_dim, caches of 8 bits and latents of 656 bytes.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
   Kernels kernels;
   for (const char* name : {"sm_80", "sm_89", "sm_90a", "sm_120"}) {
@@ -275,6 +275,9 @@ std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
       kernels.add(p, default_config(kernel), *find_arch(name));
       if (kernel != KernelId::append || head_dim == 40) continue;
       p.kv_type = KvType::e4m3;
+      kernels.add(p, default_config(kernel), *find_arch(name));
+      p.kv_type = KvType::ds_mla;
+      p.dtype = DType::bf16, p.head_dim = 64, p.head_dim_v = 512;
       kernels.add(p, default_config(kernel), *find_arch(name));
     }
   }

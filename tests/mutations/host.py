@@ -25,7 +25,7 @@ BUGS = {
     ],
     "row_kernels.cpp": [
         ("merge_kernel", "the kernel of another base", "rows.lse_base = problem.lse_base;", "", "LSE to base 2"),
-        ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = KvType::e4m3;", "", "append to e4m3"),
+        ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = problem.kv_type;", "", "append to e4m3"),
     ],
     "planner.cpp": [
         ("usable_sms", "sm_margin is ignored", "return sms - margin;", "return sms;", "sm_margin"),

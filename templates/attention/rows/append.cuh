@@ -1,7 +1,7 @@
 // The append kernel: copies new keys and values into a KV cache, of 16 bits or rounded to 8, and applies rotary embedding to
-// keys and queries.
+// keys and queries. With latents of 656 bytes, which K and V share, V is the 8-bit columns and K the rotated ones.
 //
-// Launch: one thread per eight columns of a row: first all rows of K, then V, then Q.
+// Launch: one thread per eight columns of a row: first all rows of V, then K, then Q.
 #pragma once
 
 #include "attention/common/kv_type.cuh"
@@ -149,18 +149,22 @@ FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, 
   to.store(far, far_now);
 }
 
+/// Returns the token's new row.
+FA2_DEVICE const u16* new_row(const MovedRows& rows, const Token& token) {
+  return static_cast<const u16*>(rows.from) + place_of(rows.from_strides, token.entry, token.head, token.row);
+}
+
 /// Copies or rotates eight columns of the token's row.
 template <class Config, class Row>
 FA2_DEVICE void move_columns(const AppendParams& params, const MovedRows& rows, const Token& token,
                              const Row& to, int chunk, bool turns, i64 position) {
-  const u16* const from =
-      static_cast<const u16*>(rows.from) + place_of(rows.from_strides, token.entry, token.head, token.row);
+  const u16* const from = new_row(rows, token);
   if (turns && chunk * 8 < params.rotary.dim)
     return turn_piece<Config>(params.rotary, position, chunk, from, to);
   to.copy(chunk * 8, load_chunk<Config>(from + chunk * 8));
 }
 
-/// Appends eight columns of a row. A row whose rotary position does not exist is left out, of V as of K.
+/// Appends eight columns of a row of K, which turns, or of V. A row whose rotary position does not exist is left out, of V as of K.
 template <class Config>
 FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, int index, int chunk,
                            bool turns) {
@@ -171,9 +175,16 @@ FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, in
   if (params.rotary.dim > 0 && !find_position(params.rotary, token.sequence, token.number, position)) return;
   const i64 place = place_of(rows.to_strides, slot.entry, token.head, slot.row);
   if constexpr (are_bytes<Config>) {
-    const ByteRow<Config> to{static_cast<unsigned char*>(rows.to) + place,
-                             factor_of(rows.factors, token.sequence, token.head)};
-    move_columns<Config>(params, rows, token, to, chunk, turns, position);
+    unsigned char* const first = static_cast<unsigned char*>(rows.to) + place;
+    if constexpr (!are_latent_rows<Config>) {
+      const ByteRow<Config> to{first, factor_of(rows.factors, token.sequence, token.head)};
+      move_columns<Config>(params, rows, token, to, chunk, turns, position);
+    } else if (turns) {
+      const ElementRow<Config> to{reinterpret_cast<u16*>(first) + LatentRow::rotated};
+      move_columns<Config>(params, rows, token, to, chunk, turns, position);
+    } else {
+      LatentCodes<Config>{first}.copy(chunk * 8, load_chunk<Config>(new_row(rows, token) + chunk * 8));
+    }
   } else {
     const ElementRow<Config> to{static_cast<u16*>(rows.to) + place};
     move_columns<Config>(params, rows, token, to, chunk, turns, position);
@@ -204,14 +215,14 @@ FA2_DEVICE void append(const AppendParams& params) {
   i64 thread = static_cast<i64>(ptx::block_index()) * (Config::warps * 32) + ptx::thread_index();
   ptx::launch_dependents();
   ptx::wait_for_launches_before();
-  if (thread < of_k)
-    return append_row<Config>(params, params.k, static_cast<int>(thread / kChunks),
-                              static_cast<int>(thread % kChunks), true);
-  thread -= of_k;
   if (thread < of_v)
     return append_row<Config>(params, params.v, static_cast<int>(thread / kChunksOfV),
                               static_cast<int>(thread % kChunksOfV), false);
   thread -= of_v;
+  if (thread < of_k)
+    return append_row<Config>(params, params.k, static_cast<int>(thread / kChunks),
+                              static_cast<int>(thread % kChunks), true);
+  thread -= of_k;
   if (thread < of_q)
     turn_query<Config>(params, static_cast<int>(thread / kChunks), static_cast<int>(thread % kChunks));
 }

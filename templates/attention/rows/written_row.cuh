@@ -1,7 +1,10 @@
-// A row that append() writes: of 16-bit elements, or of e4m3 divided by a factor. Columns count from the row's first.
+// A row that append() writes: of 16-bit elements, of e4m3 divided by a factor, or the e4m3 of a latent with factors of its own.
+// Columns count from the row's first.
 #pragma once
 
+#include "attention/common/latent_rows.cuh"
 #include "attention/rows/row_chunks.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/vector8.cuh"
 #include "tile/e4m3.cuh"
@@ -42,6 +45,16 @@ struct ElementRow {
   }
 };
 
+/// Returns eight elements as numbers.
+template <class Config>
+FA2_DEVICE void widen_chunk(const ptx::Vector16& elements, float (&x)[8]) {
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(elements.word[i]);
+    x[2 * i] = pair.low, x[2 * i + 1] = pair.high;
+  }
+}
+
 /// A row of e4m3; 16-byte aligned. It holds numbers divided by `factor`.
 template <class Config>
 struct ByteRow {
@@ -51,11 +64,7 @@ struct ByteRow {
   /// Divides and rounds eight elements.
   FA2_DEVICE void copy(int col, const ptx::Vector16& elements) const {
     float x[8];
-    FA2_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(elements.word[i]);
-      x[2 * i] = pair.low, x[2 * i + 1] = pair.high;
-    }
+    widen_chunk<Config>(elements, x);
     store(col, x);
   }
   /// Divides and rounds eight numbers.
@@ -71,6 +80,37 @@ struct ByteRow {
   FA2_DEVICE u32 rounded(float a, float b, float c, float d) const {
     return narrow<Config::converts_e4m3>(ptx::div_rn(a, factor), ptx::div_rn(b, factor),
                                          ptx::div_rn(c, factor), ptx::div_rn(d, factor));
+  }
+};
+
+/// The e4m3 of a row of latents, and their factors. A group's factor is the least power of two with which no code is beyond 448, so
+/// that codes times factors are exact in bfloat16.
+template <class Config>
+struct LatentCodes {
+  unsigned char* first;
+
+  /// Divides and rounds eight elements. All lanes that have columns of a group call together, in order.
+  FA2_DEVICE void copy(int col, const ptx::Vector16& elements) const {
+    float x[8];
+    widen_chunk<Config>(elements, x);
+    float largest = 0;
+    FA2_UNROLL
+    for (int i = 0; i < 8; ++i) largest = ptx::max_f32(largest, ptx::magnitude(x[i]));
+    FA2_UNROLL
+    for (int lane = 1; lane < LatentRow::group_cols / 8; lane *= 2)
+      largest = ptx::max_f32(largest, ptx::shfl_bfly(largest, lane));
+    const u32 factor = factor_bits(largest);
+    ByteRow<Config>{first, ptx::float_of(factor)}.store(col, x);
+    const int group = col / LatentRow::group_cols;
+    if (col % LatentRow::group_cols == 0)
+      ptx::st_global_u32(first + 2 * LatentRow::factors + 4 * group, factor);
+  }
+
+ private:
+  /// Returns the bits of the least power of two, from 2^-126 on, whose product with 448 = 1.75 * 2^8 is at least x.
+  FA2_DEVICE static u32 factor_bits(float x) {
+    const u32 exponent = (ptx::bits_of(x) + 0x1fffffu) >> 23;  // one more if the mantissa is above 1.75
+    return (exponent > 9 ? exponent - 8 : 1u) << 23;
   }
 };
 
