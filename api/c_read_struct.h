@@ -99,9 +99,10 @@ template <class Struct, class C>
 Struct members_of(const C& from, const std::string& prefix, Found& found) {
   static_assert(sizeof(C) == kCStruct<Struct>.bytes,
                 "fa2/c_call.h is not what rows say: fa2_write_files writes it");
+  static_assert(member_count<Struct>() == described_count<Struct>(), "a member has no row");
   Struct made;
   each_index<Struct>([&](auto index) {
-    constexpr const auto& row = std::get<index>(kRowsOf<Struct>);
+    constexpr const auto& row = row_at<index>(kRowsOf<Struct>);
     constexpr const Member& member = kCStruct<Struct>.members[index];
     auto& value = member_of(made, row);
     using Value = std::remove_reference_t<decltype(value)>;

@@ -6,6 +6,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/key_value_format.h>
 #include <operation/operands/bind.h>
+#include <operation/operands/row_tables.h>
 #include <operation/operands/tensor_tables.h>
 #include <runtime/device.h>
 

@@ -20,11 +20,12 @@ export -f run_part
 build=build-${sanitizers%%,*} instrumented=$sanitizers
 [ "$sanitizers" = thread ] || instrumented+=,fuzzer-no-link  # scripts/fuzz.sh links the same objects
 tools=ON rooms="" tests=$build/tests/fa2_unit_tests
+# Searches configs of so many problems that it takes minutes, and touches no memory that others do not.
+tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*"
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
   tools=OFF
   [ "$tier" = all ] || rooms="api|autotune|interpreter|reference|runtime"
   tests+=" --source-file-exclude=*heuristic_test.cpp,*config_space_test.cpp,*trial_tensors_test.cpp,*reference_gradients_test.cpp"
-  tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*"
 fi
 # -O0: the tests run for seconds, compiling them takes minutes.
 CC=clang CXX=clang++ cmake -G Ninja -S . -B "$build" -DFA2_SANITIZE="$instrumented" -DCMAKE_BUILD_TYPE=None \

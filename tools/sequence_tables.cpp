@@ -16,7 +16,7 @@ namespace {
 template <class Row>
 void with_row(const std::int32_t* AttentionArgs::*argument, const Row& row) {
   each_index<AttentionArgs>([&](auto index) {
-    constexpr const auto& candidate = std::get<index>(kRowsOf<AttentionArgs>);
+    constexpr const auto& candidate = row_at<index>(kRowsOf<AttentionArgs>);
     if constexpr (std::is_same_v<decltype(candidate.member), const std::int32_t * AttentionArgs::*>)
       if (candidate.member == argument) row(index);
   });
@@ -49,7 +49,7 @@ std::int64_t longest_of(const LengthTable& borders, std::int64_t rows) {
 const Tensor& TableMember::tensor() const {
   const Tensor* found = nullptr;
   with_row(argument, [&](auto row) {
-    constexpr const char* name = std::get<row>(kRowsOf<AttentionArgs>).text.name;
+    constexpr const char* name = row_at<row>(kRowsOf<AttentionArgs>).text.name;
     found = &kAttentionTable.tensors[static_cast<std::size_t>(kAttentionTable.tensor_index(name))];
   });
   return *found;

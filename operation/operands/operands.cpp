@@ -19,7 +19,7 @@ Sizes sizes_of(const AttentionProblem& p) {
   std::size_t next = 0;
   each_index<AttentionProblem>([&](auto index) {
     if constexpr (kCStruct<AttentionProblem>.members[index].is_size)
-      sizes[next++] = p.*std::get<index>(kRowsOf<AttentionProblem>).member;
+      sizes[next++] = p.*row_at<index>(kRowsOf<AttentionProblem>).member;
   });
   constexpr auto at = [](const char* name) {
     return static_cast<std::size_t>(kBackwardTable.size_index(name));
@@ -82,7 +82,7 @@ void join_rows(Operand& operand, std::int64_t stride) {
 template <std::size_t kIndex, class Args>
 Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& args) {
   constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
-  constexpr const auto& row = std::get<tensor.row>(kRowsOf<Args>);
+  constexpr const auto& row = row_at<tensor.row>(kRowsOf<Args>);
   Operand operand{.name = tensor.text.name,
                   .element = element_of<Args, tensor.row>(p),
                   .access = kCStruct<Args>.members[tensor.row].is_const ? Access::read : Access::write,
@@ -94,13 +94,13 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
     operand.alignment = 16;  // kernels read rows in pieces of 16 bytes
   bool is_second_form = false;
   if constexpr (*tensor.text.second_form != 0)
-    is_second_form = member_of(args, std::get<row_index<Args>(tensor.text.second_form)>(kRowsOf<Args>));
+    is_second_form = member_of(args, row_at<row_index<Args>(tensor.text.second_form)>(kRowsOf<Args>));
   choose_extents<kIndex>(operand, p, sizes, is_second_form);
   if constexpr (tensor.layout == StrideRule::strided) {
     const TensorStrides& strides = args.*row.beside;
     operand.strides = {strides.batch, strides.head, strides.row};
   } else if constexpr (tensor.layout == StrideRule::rows) {
-    join_rows(operand, member_of(args, std::get<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
+    join_rows(operand, member_of(args, row_at<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
   }
   if constexpr (std::string_view(tensor.text.name) == "k")
     operand.extents[3] = key_value_format(p).key_elements();

@@ -122,7 +122,7 @@ constexpr ElementType element_of(const Problem& problem) {
     return member.element;
   } else if constexpr (*member.text.other_type != 0) {
     constexpr std::size_t field = row_index<Problem>(member.text.type_field);
-    const auto& type = member_of(problem, std::get<field>(kRowsOf<Problem>));
+    const auto& type = member_of(problem, row_at<field>(kRowsOf<Problem>));
     if constexpr (std::is_same_v<decltype(type), const KvType&>) {
       return element_of(type, problem.dtype);
     } else {
@@ -156,7 +156,7 @@ BackwardOperands backward_operands_of(const AttentionProblem& problem, const Bac
 template <class Wanted, class Gradient>
 constexpr void each_gradient(Wanted& gradients, const Gradient& gradient) {
   each_index<Gradients>([&](auto index) {
-    constexpr const auto& row = std::get<index>(kRowsOf<Gradients>);
+    constexpr const auto& row = row_at<index>(kRowsOf<Gradients>);
     if constexpr (kCStruct<Gradients>.members[index].is_flag)
       gradient(std::integral_constant<std::size_t, row_index<BackwardArgs>(row.text.name)>(),
                gradients.*row.member);
@@ -167,7 +167,7 @@ constexpr void each_gradient(Wanted& gradients, const Gradient& gradient) {
 inline Gradients given_gradients(const BackwardArgs& args) {
   Gradients given{.determinism = args.determinism};
   each_gradient(given, [&](auto index, bool& is_wanted) {
-    is_wanted = args.*std::get<index>(kRowsOf<BackwardArgs>).member != nullptr;
+    is_wanted = args.*row_at<index>(kRowsOf<BackwardArgs>).member != nullptr;
   });
   return given;
 }

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -103,7 +102,7 @@ constexpr Member typed(const Row& row) {
 }
 
 template <class Struct>
-inline constexpr std::size_t kRowCount = std::tuple_size_v<std::remove_cvref_t<decltype(kRowsOf<Struct>)>>;
+inline constexpr std::size_t kRowCount = kRowsOf<Struct>.size;
 
 /// A placeholder that converts to the type of any member.
 struct AnyValue {
@@ -151,7 +150,6 @@ struct CStruct {
 
 template <class Struct>
 constexpr CStruct<kRowCount<Struct>> c_struct_of() {
-  static_assert(member_count<Struct>() == described_count<Struct>(), "a member has no row");
   CStruct<kRowCount<Struct>> made;
   std::size_t next = 0;
   each_row<Struct>([&](const auto& row) { made.members[next++] = typed<Struct>(row); });
@@ -198,12 +196,12 @@ constexpr bool is_set(const Value& value) {
 /// Returns whether `problem` uses the member of row `kIndex`: whether the field that its used_if names is set.
 template <class Args, std::size_t kIndex, class Problem>
 constexpr bool is_used(const Problem& problem) {
-  constexpr const char* name = std::get<kIndex>(kRowsOf<Args>).text.used_if;
+  constexpr const char* name = row_at<kIndex>(kRowsOf<Args>).text.used_if;
   if constexpr (*name == 0) {
     return true;
   } else {
     constexpr std::size_t field = row_index<Problem>(name);
-    return is_set(member_of(problem, std::get<field>(kRowsOf<Problem>)));
+    return is_set(member_of(problem, row_at<field>(kRowsOf<Problem>)));
   }
 }
 
@@ -213,7 +211,7 @@ constexpr bool is_used(const Problem& problem) {
 template <class Number, class Args>
 constexpr void visit_numbers(const Number& number, const AttentionProblem& problem, Args& args) {
   each_index<AttentionArgs>([&](auto index) {
-    constexpr auto& row = std::get<index>(kRowsOf<AttentionArgs>);
+    constexpr auto& row = row_at<index>(kRowsOf<AttentionArgs>);
     using Value = MemberType<AttentionArgs, std::remove_cvref_t<decltype(row)>>;
     constexpr bool is_nested = std::string_view(row.text.name).find('.') != std::string_view::npos;
     if constexpr (*row.text.used_if != 0 && !is_nested && !kHasStrides<std::remove_cvref_t<decltype(row)>> &&
@@ -222,7 +220,7 @@ constexpr void visit_numbers(const Number& number, const AttentionProblem& probl
       if constexpr (*row.text.second_form != 0) {
         constexpr std::size_t flag = row_index<AttentionArgs>(row.text.second_form);
         number(row.text.used_if, row.text.name, used, args.*row.member,
-               member_of(args, std::get<flag>(kRowsOf<AttentionArgs>)));
+               member_of(args, row_at<flag>(kRowsOf<AttentionArgs>)));
       } else {
         number(row.text.used_if, row.text.name, used, args.*row.member);
       }

@@ -237,7 +237,7 @@ std::string set_value() {
 /// check_dropout() have their own.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
   each_index<AttentionArgs>([&](auto index) {
-    constexpr const auto& row = std::get<index>(kRowsOf<AttentionArgs>);
+    constexpr const auto& row = row_at<index>(kRowsOf<AttentionArgs>);
     constexpr const Member& member = kCStruct<AttentionArgs>.members[index];
     constexpr bool is_tensor = member.is_pointer &&
                                (member.element != ElementType::f32 || member.type == CType::tensor) &&
@@ -246,7 +246,7 @@ void check_tables(Violations& found, const AttentionProblem& p, const AttentionA
       if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
       constexpr std::size_t field = row_index<AttentionProblem>(row.text.used_if);
       using Value = MemberType<AttentionProblem,
-                               std::remove_cvref_t<decltype(std::get<field>(kRowsOf<AttentionProblem>))>>;
+                               std::remove_cvref_t<decltype(row_at<field>(kRowsOf<AttentionProblem>))>>;
       found.push_back(
           {row.text.name, "given",
            fmt::format("must be null, or the problem's {} {}", row.text.used_if, set_value<Value>())});

@@ -3,6 +3,7 @@
 
 #include <core/enum_words.h>
 #include <fmt/format.h>
+#include <operation/operands/row_tables.h>
 #include <operation/operands/tensor_tables.h>
 
 #include <algorithm>
