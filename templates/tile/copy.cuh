@@ -95,20 +95,15 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
   }
 }
 
-/// Whether row(number) of a source may return null; that row becomes zeros.
-template <class Source>
-constexpr bool may_lack_rows = false;
-
-/// Like load_tile(), for a source whose row(number) returns where a row begins. Each chunk looks up its row.
+/// Like load_tile(), for a source whose row(number) returns where a row begins. Each chunk finds its row.
 template <int kThreads, bool kAligned, int kSourceCols, int kRows, int kCols, class Source, class Rows>
 FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, Rows rows, int thread) {
   constexpr int kChunksPerRow = kCols / 8;
   FA2_NO_UNROLL
   for (int i = thread; i < kRows * kChunksPerRow; i += kThreads) {
     const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
-    const u16* const begin = source.row(row);
-    const bool exists = rows.has(row) && col < kSourceCols && (!may_lack_rows<Source> || begin != nullptr);
-    const u16* const from = begin + col;
+    const bool exists = rows.has(row) && col < kSourceCols;
+    const u16* const from = source.row(row) + col;
     if constexpr (kAligned) {
       ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
     } else {

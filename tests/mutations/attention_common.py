@@ -112,7 +112,9 @@ BUGS = {
         ("page_of", "entries beyond the last key's are read", "(of_key < of_last ? of_key : of_last)", "of_key", "pages"),
         ("page_of", "an entry that names no page is taken for one", "if (Config::missing_pages && static_cast<u32>(page) >= "
          "static_cast<u32>(page_count)) return kNoPage;", "", "pages"),
-        ("row", "rows of missing pages are read", "if (Config::missing_pages && at.page == kNoPage) return nullptr;", "", "pages"),
+        ("offset", "rows of missing pages are read", "if (Config::missing_pages && at.page == kNoPage) return no_row;", "", "pages"),
+        ("load_tile", "all rows of a warp are its first", "from_lane(own_offset, number)", "from_lane(own_offset, 0)", "pages"),
+        ("load_tile", "the next warp's rows become zeros", "if (row >= end || row >= kRows) continue;", "if (row >= kRows) continue;", "pages"),
         ("hide", "every second key of a missing page is seen", "col < 2", "col < 1", "pages"),
         ("hide", "keys of the first block's missing pages are hidden in each", "first_key + 8 * begin", "8 * begin", "pages"),
         ("hide", "the votes of 32 keys are those of a lane's neighbours", "8 * (n - begin) + fragment_col()", "8 * (n - begin)", "pages"),

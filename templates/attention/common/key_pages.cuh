@@ -24,6 +24,12 @@ constexpr bool gathers_keys = Config::page_size %
 /// What KeyPages::page_of() returns for keys in no page, with Config::missing_pages.
 constexpr int kNoPage = -1;
 
+/// Returns a lane's value.
+FA2_DEVICE i64 from_lane(i64 value, int lane) {
+  const u32 low = static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
+  return static_cast<i64>(ptx::shfl_idx(static_cast<int>(value >> 32), lane)) << 32 | low;
+}
+
 /// The pages of one sequence.
 template <class Config>
 struct KeyPages {
@@ -65,16 +71,15 @@ struct PagedRows {
   KeyPages<Config> pages;
   int first;  ///< key of row 0
 
-  /// Returns where a row begins; null if its page is missing.
-  FA2_DEVICE const u16* row(int number) const {
+  static constexpr i64 no_row = static_cast<i64>(1ull << 63);
+
+  /// Returns where a row begins, counted from `data`; no_row if its page is missing.
+  FA2_DEVICE i64 offset(int number) const {
     const PageRow at = pages.at(first + number);
-    if (Config::missing_pages && at.page == kNoPage) return nullptr;
-    return data + at.page * page_stride + at.row * row_stride;
+    if (Config::missing_pages && at.page == kNoPage) return no_row;
+    return at.page * page_stride + at.row * row_stride;
   }
 };
-
-template <class Config, int kCols>
-constexpr bool may_lack_rows<PagedRows<Config, kCols>> = Config::missing_pages;
 
 /// The rows of one head of K or V, paged or not.
 template <class Config, int kCols, bool kPaged = (Config::page_size > 0)>
@@ -154,11 +159,43 @@ FA2_DEVICE MissingKeys<Config> missing_keys(const AttentionParams& params, const
   }
 }
 
-/// Like load_tile() in tile/copy.cuh, for paged rows.
+/// Returns the lanes that copy a row together: all of them, or a power of two with one chunk each.
+constexpr int lanes_of_row(int chunks) {
+  int lanes = 1;
+  while (lanes < chunks && lanes < 32) lanes *= 2;
+  return lanes;
+}
+
+/// Like load_tile() in tile/copy.cuh, for paged rows. Each warp copies neighbouring rows, of which each lane looks up one.
 template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
                           Rows rows, int thread = ptx::thread_index()) {
-  load_rows<kThreads, kAligned, kSourceCols>(tile, source, rows, thread);
+  using Source = PagedRows<Config, kSourceCols>;
+  constexpr int kWarps = kThreads / 32, kWarpRows = (kRows + kWarps - 1) / kWarps;
+  constexpr int kLanes = lanes_of_row(kCols / 8), kRowsAtOnce = 32 / kLanes;
+  const int lane = thread % 32, warp_row = thread / 32 * kWarpRows;
+  FA2_NO_UNROLL
+  for (int begin = 0; begin < kWarpRows; begin += 32) {
+    const int first = warp_row + begin, own = first + lane;
+    const int end = first + 32 < warp_row + kWarpRows ? first + 32 : warp_row + kWarpRows;
+    const i64 own_offset = own < end && rows.has(own) ? source.offset(own) : Source::no_row;
+    FA2_NO_UNROLL
+    for (int step = 0; step < end - first; step += kRowsAtOnce) {
+      const int number = step + lane / kLanes, row = first + number;
+      const i64 offset = from_lane(own_offset, number);
+      if (row >= end || row >= kRows) continue;
+      FA2_UNROLL
+      for (int col = lane % kLanes * 8; col < kCols; col += kLanes * 8) {
+        const u16* const from = source.data + offset + col;
+        const bool exists = offset != Source::no_row && col < kSourceCols;
+        if constexpr (kAligned) {
+          ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
+        } else {
+          ptx::st_shared_v4(tile.chunk_address(row, col), exists ? gather_chunk(from) : ptx::Vector16{});
+        }
+      }
+    }
+  }
 }
 
 }  // namespace fa2

@@ -50,7 +50,7 @@ FA2_DEVICE void widen_row(const WidenParams& params, const void* data, const Str
     const SequenceShape shape = shape_of<Config>(params.attention, at.entry);
     if (at.row >= shape.seqlen_k) return;  // as in any cache, these rows may hold anything
     const auto rows = KeyRows<Config, kDim / 2>::of(params.attention, data, strides, shape, at.head);
-    widen_chunk<Config>(rows.row(at.row) + 8 * chunk, wide);
+    widen_chunk<Config>(rows.data + rows.offset(at.row) + 8 * chunk, wide);
   } else {
     const auto rows = head_rows<kDim / 2>(data, strides, at.entry, at.head, 0);
     widen_chunk<Config>(rows.row(at.row) + 8 * chunk, wide);

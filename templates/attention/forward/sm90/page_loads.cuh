@@ -106,12 +106,6 @@ struct RowOffsets {
     }
     return found;
   }
-
- private:
-  FA2_DEVICE static i64 from_lane(i64 value, int lane) {
-    const u32 low = static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
-    return static_cast<i64>(ptx::shfl_idx(static_cast<int>(value >> 32), lane)) << 32 | low;
-  }
 };
 
 /// Starts to gather this warp's rows of a block, from the tile's `first_row` on, which hold keys from `key` on.
