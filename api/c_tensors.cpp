@@ -136,7 +136,7 @@ class LatentKeys {
     if (tensors.size() <= std::max(keys, like) || tensors.size() > all_.size()) return;
     if (tensors[keys] == nullptr || tensors[like] == nullptr) return;
     keys_ = *tensors[keys];
-    if (keys_.dtype != FA2_FLOAT8_E4M3FN || columns_of(keys_) != kLatentRowBytes ||
+    if (keys_.dtype != FA2_FLOAT8_E4M3FN || columns_of(keys_) != LatentRow::bytes ||
         columns_of(*tensors[like]) != columns)
       return;
     are_found_ = true;
@@ -167,7 +167,7 @@ class LatentKeys {
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                               fa2_args* args, fa2_placement* place) {
   Longest longest(problem);
-  const LatentKeys keys(span_of(tensors, count), FA2_K, FA2_Q, kLatentByteColumns + kLatentRotatedColumns);
+  const LatentKeys keys(span_of(tensors, count), FA2_K, FA2_Q, LatentRow::cols);
   return bind_tensors<kAttentionTable>(
       keys.tensors(), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
@@ -196,7 +196,7 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
 
 fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_append_problem* problem,
                            fa2_append_args* args, fa2_placement* place) {
-  const LatentKeys keys(span_of(tensors, count), FA2_APPEND_K_CACHE, FA2_APPEND_K, kLatentRotatedColumns);
+  const LatentKeys keys(span_of(tensors, count), FA2_APPEND_K_CACHE, FA2_APPEND_K, LatentRow::rotated_cols);
   return bind_tensors<kAppendTable>(keys.tensors(), problem, args, place, check_current_device,
                                     [&](const Binding&) {
                                       if (keys.are_found()) problem->kv_type = FA2_KV_DS_MLA;

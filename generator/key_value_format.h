@@ -4,13 +4,9 @@
 #include <core/element_type.h>
 
 #include <cstdint>
+#include <templates/attention/common/latent_row.cuh>
 
 namespace fa2 {
-
-/// The columns of KvType::ds_mla: 8-bit ones, in groups that share a factor, and 16-bit ones.
-inline constexpr std::int32_t kLatentByteColumns = 512, kLatentGroup = 128, kLatentRotatedColumns = 64;
-inline constexpr std::int32_t kLatentRowBytes =
-    kLatentByteColumns + kLatentByteColumns / kLatentGroup * 4 + kLatentRotatedColumns * 2;
 
 /// A row of K and a row of V in memory. Operands, shared memory, tensor maps and estimates of what is read follow from it, so
 /// another format widens this file. It does not say where rows lie: page_size does, whose value some kernels read.
@@ -22,7 +18,7 @@ struct KeyValueFormat {
   bool is_latent_row = false;              ///< K has rows of KvType::ds_mla
 
   /// Returns the elements of a row of K.
-  constexpr std::int32_t key_elements() const { return is_latent_row ? kLatentRowBytes : head_dim; }
+  constexpr std::int32_t key_elements() const { return is_latent_row ? LatentRow::bytes : head_dim; }
 
   /// Returns the bytes of a key and its value.
   constexpr std::int64_t bytes_per_key() const {

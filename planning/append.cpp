@@ -110,7 +110,7 @@ void check_columns(Violations& found, const AppendProblem& p) {
   if (p.kv_type == KvType::scaled)
     found.push_back(
         {"kv_type", "scaled", "must be same, e4m3 or ds_mla: rows of 16 bits are copied as they are"});
-  check_latent_rows(found, p, kLatentRotatedColumns);
+  check_latent_rows(found, p, LatentRow::rotated_cols);
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -217,7 +217,7 @@ std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args)
                       args.k_new_strides),
       strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
                       args.v_new_strides),
-      cache("k_cache", args.k_cache, p, are_shared ? kLatentRowBytes : p.head_dim, args.k_cache_strides)};
+      cache("k_cache", args.k_cache, p, are_shared ? LatentRow::bytes : p.head_dim, args.k_cache_strides)};
   if (!are_shared)
     operands.push_back(cache("v_cache", args.v_cache, p, value_dim_of(p), args.v_cache_strides));
   operands.push_back(factors("k_descale", args.k_descale, p, args.k_descale_strides));

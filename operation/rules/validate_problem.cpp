@@ -138,7 +138,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enums(found, p);
   check_key_value_format(found, problem);
-  check_latent_rows(found, p, kLatentByteColumns + kLatentRotatedColumns);
+  check_latent_rows(found, p, LatentRow::cols);
   check_latent_values(found, p);
   check_number(found, "head_dim_v", p.head_dim_v, !p.values_in_keys || p.head_dim_v <= p.head_dim,
                "must be at most head_dim with values_in_keys: V is columns of K");

@@ -61,7 +61,7 @@ void check_latent_rows(Violations& found, const Problem& p, std::int32_t head_di
   };
   expect("dtype", std::string(to_string(p.dtype)), "bf16");
   expect("head_dim", fmt::format("{}", p.head_dim), fmt::format("{}", head_dim));
-  expect("head_dim_v", fmt::format("{}", p.head_dim_v), fmt::format("{}", kLatentByteColumns));
+  expect("head_dim_v", fmt::format("{}", p.head_dim_v), fmt::format("{}", int{LatentRow::byte_cols}));
 }
 
 /// Checks all enumerations of a problem.

@@ -174,8 +174,8 @@ std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type) {
 }
 
 std::vector<std::uint16_t> latent_words(std::size_t count) {
-  constexpr std::size_t kWords = kLatentRowBytes / 2, kCodes = kLatentByteColumns / 2,
-                        kRotated = kLatentRotatedColumns;
+  constexpr std::size_t kWords = LatentRow::words, kCodes = LatentRow::factors,
+                        kRotated = LatentRow::rotated_cols;
   constexpr std::uint16_t kOne = 0x3f80;  // the upper half of 1.0f
   const std::vector<std::uint16_t> codes = normal_words(count, ElementType::e4m3),
                                    rotated = normal_words(count, ElementType::bf16);

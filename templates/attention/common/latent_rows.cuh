@@ -1,21 +1,14 @@
-// Products with the rows of 656 bytes in which DeepSeek-V3.2 caches a latent: 512 e4m3 columns, a float32 factor for each 128 of
-// them, and 64 columns of bfloat16, which positions have rotated. (vLLM calls the format fp8_ds_mla.)
+// Products with latents in rows of 656 bytes (latent_row.cuh).
 //
 // No column is multiplied by its factor. Scores are sums of products with each group's columns, times its factor. Before the
 // product with a group's values, probabilities are multiplied by the factors of their keys.
 #pragma once
 
+#include "attention/common/latent_row.cuh"
 #include "ptx/memory.cuh"
 #include "tile/byte_tile.cuh"
 
 namespace fa2 {
-
-/// The places in a row; in 16-bit words, but for columns.
-struct LatentRow {
-  static constexpr int byte_cols = 512, group_cols = 128, groups = byte_cols / group_cols;
-  static constexpr int factors = byte_cols / 2, rotated = factors + 2 * groups, rotated_cols = 64;
-  static constexpr int words = rotated + rotated_cols;
-};
 
 /// A shared tile of such rows. Its first columns are a ByteTile's.
 template <int kRows>

@@ -2,7 +2,7 @@
 // Columns count from the row's first.
 #pragma once
 
-#include "attention/common/latent_rows.cuh"
+#include "attention/common/latent_row.cuh"
 #include "attention/rows/row_chunks.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"

@@ -24,7 +24,7 @@ struct WidenedRows {
   static constexpr bool latent = are_latent_rows<Config>;
   static constexpr int group_cols = 64, lanes = group_cols / 16, rows_at_once = 32 / lanes;
   static constexpr int groups = latent ? LatentRow::byte_cols / group_cols : Tile::groups;
-  static constexpr int row_bytes = latent ? LatentRow::words * 2 : groups * group_cols;
+  static constexpr int row_bytes = latent ? LatentRow::bytes : groups * group_cols;
   static constexpr int rows = Tile::rows / loading_warps<Config>, passes = rows / rows_at_once;
   static_assert(Tile::group_cols == group_cols && rows % rows_at_once == 0, "lanes have whole rows");
 
