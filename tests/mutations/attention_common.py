@@ -99,6 +99,7 @@ BUGS = {
          "backward"),
     ],
     "key_pages.cuh": [
+        ("from_lane", "places of 32 bits", "<< 32 | low", "* 0 | low", "pages"),
         ("block", "offset of a block's rows in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride",
          "static_cast<int>(n * Config::tile_n * rows.stride)"),
         ("of", "keys and values of the tensor's first sequence", "shape.k_entry, head, shape.k_begin)",

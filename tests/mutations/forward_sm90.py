@@ -191,7 +191,6 @@ BUGS = {
         ("of", "gathered: every row at the place of the first", "from_lane(own[0], row % 32)", "from_lane(own[0], 0)", "pages"),
         ("of", "gathered: a lane's second row at the place of its first", "if (row >= 32) found = of_second;", "", "pages"),
         ("RowOffsets", "gathered: every row is the first of its page", "+ KeyPages<Config>::row_of(of_lane) * strides.row_stride", "", "pages"),
-        ("from_lane", "gathered: places of 32 bits", "<< 32 | low", "* 0 | low", "pages"),
         ("gather_rows", "values that nobody sees are gathered", "seen.has(first_row + row) && (!Config::missing_pages",
          "(!Config::missing_pages", "pages"),
         ("gather_rows", "columns beyond the last are gathered", "group_col + Tile::group_cols <= kCols || group_col + col < kCols",
