@@ -46,10 +46,10 @@ class LegacyFlashMla:
 
     def __init__(self, library):
         self.library = library
-        self.prepared = {}  # what a call's first launch made of its table, for later ones
 
     def get_mla_metadata(self):
-        return self.library.get_mla_metadata()
+        schedule, _ = self.library.get_mla_metadata()
+        return types.SimpleNamespace(schedule=schedule, prepared=None), None  # prepared: what the first call made for later ones
 
     def flash_mla_sparse_fwd(self, *args):
         return self.library.flash_mla_sparse_fwd(*args, use_legacy=True)
@@ -58,19 +58,20 @@ class LegacyFlashMla:
         import torch
 
         call, options = self.library.flash_mla_with_kvcache, {}
-        place = None if table is None else table.data_ptr()
+        schedule = metadata.schedule
         if indices is None and pages.shape[-1] == 656:
-            if place not in self.prepared:
+            if metadata.prepared is None:
                 rows = table[..., None] * PAGE + torch.arange(PAGE, device="cuda", dtype=torch.int32)
-                self.prepared[place] = rows.flatten(1)[:, None]
-            table, lengths, indices = None, None, self.prepared[place]
+                metadata.prepared = rows.flatten(1)[:, None]
+            table, lengths, indices = None, None, metadata.prepared
         elif indices is None and is_fp8_kvcache:
-            if place not in self.prepared:
-                schedule = self.library.get_mla_decoding_metadata(lengths, q.shape[1] * q.shape[2], 1, is_fp8_kvcache=True, use_legacy=True)
-                self.prepared[place] = schedule, q.to(torch.float8_e4m3fn), torch.ones(1, device="cuda")
-            (metadata.tile_scheduler_metadata, metadata.num_splits), q, one = self.prepared[place]
+            if metadata.prepared is None:
+                made = self.library.get_mla_decoding_metadata(lengths, q.shape[1] * q.shape[2], 1, is_fp8_kvcache=True, use_legacy=True)
+                schedule.tile_scheduler_metadata, schedule.num_splits = made
+                metadata.prepared = q.to(torch.float8_e4m3fn), torch.ones(1, device="cuda")
+            q, one = metadata.prepared
             options = dict(descale_q=one, descale_k=one)
-        return call(q, pages, table, lengths, dim_v, metadata, is_fp8_kvcache=is_fp8_kvcache, indices=indices, use_legacy=True, **options)
+        return call(q, pages, table, lengths, dim_v, schedule, is_fp8_kvcache=is_fp8_kvcache, indices=indices, use_legacy=True, **options)
 
 
 class Case:
