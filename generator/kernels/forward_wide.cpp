@@ -110,6 +110,21 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   return all;
 }
 
+/// Returns configs with which an SM has two blocks, of at least two slots each. Keys of 8 bits take half of the memory's time and as
+/// many instructions, and one block's products leave most of an SM idle.
+std::vector<KernelConfig> two_blocks(const AttentionTraits& traits, const Arch& arch) {
+  std::vector<KernelConfig> all;
+  for (const int tile_n : {64, 32, 16}) {
+    KernelConfig c = tiles(16, tile_n, 4, 4);
+    c.ctas_per_sm = 2;
+    c = with_stages(traits, arch, c);
+    // A block of keys that lies in one page looks that up once.
+    const bool crosses_pages = traits.page_size >= 16 && traits.page_size % tile_n != 0;
+    if (c.stages > 1 && !crosses_pages) all.push_back(c);
+  }
+  return all;
+}
+
 /// Small blocks read keys fast; large ones read them less often.
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
@@ -130,14 +145,17 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const bool splits =
       p.batch_invariant || estimated_time(p, configs.front()) <= estimated_time(p, whole.front());
   configs.insert(splits ? configs.end() : configs.begin(), whole.begin(), whole.end());
+  if (rows <= 16 && has_bytes(traits)) {
+    const std::vector<KernelConfig> faster = two_blocks(traits, arch);
+    configs.insert(configs.begin(), faster.begin(), faster.end());
+  }
   return configs;
 }
 
-/// Next to forward_wide_sm90, whose tiles have 64 rows, only for few rows over keys of 16 bits. Keys of 8 bits are widened once there,
-/// here by every warp.
+/// Next to forward_wide_sm90, whose tiles have 64 rows, only for few rows; fewer over keys of 8 bits, which every 16 rows widen here.
 bool is_preferred(const PlannedProblem& p, const Arch& arch) {
-  return wgmma_rules::runs_on(arch) && wide_rules::is_wide(traits_of(p)) && !has_bytes(traits_of(p)) &&
-         packed_rows(head_packing(p, kMostRows), p.seqlen_q) <= 32;
+  return wgmma_rules::runs_on(arch) && wide_rules::is_wide(traits_of(p)) &&
+         packed_rows(head_packing(p, kMostRows), p.seqlen_q) <= (has_bytes(traits_of(p)) ? 16 : 32);
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile, 16},

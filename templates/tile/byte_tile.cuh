@@ -21,29 +21,9 @@ struct ByteTile : SharedTile<kRows, kCols / 2> {
 template <int kM, int kN>
 struct InterleavedTile : AccumulatorTile<kM, kN> {};
 
-/// Returns the A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile of 16-bit elements, for
-/// a B operand of 8-bit keys.
-template <int kM, class Tile>
-FA2_DEVICE OperandA<kM> load_operand_of_bytes(Tile tile, int row, int col) {
-  OperandA<kM> a;
-  const int lane_col = 2 * fragment_col();
-  FA2_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    FA2_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const SharedAddress chunk =
-          tile.chunk_address(row + 16 * m + 8 * half + fragment_row(), col + lane_col / 8 * 8);
-      const ptx::Vector8 four = ptx::ld_shared_v2(chunk + static_cast<u32>(lane_col % 8 * 2));
-      a.pair[m][half] = ptx::prmt(four.word[0], four.word[1], 0x5410);
-      a.pair[m][half + 2] = ptx::prmt(four.word[0], four.word[1], 0x7632);
-    }
-  }
-  return a;
-}
-
 /// Computes c += A B^T for two k-steps, the second of which need not exist: columns [16 k, 16 k + 32) of B. a.step(k): columns
-/// [16 k, 16 k + 16) of A, as load_operand_of_bytes() returns them.
-template <class Element, bool kConverts, int kM, int kN, class A, class Tile>
+/// [16 k, 16 k + 16) of A, ordered by order_like_bytes() of byte_queries.cuh.
+template <bool kConverts, int kM, int kN, class A, class Tile>
 FA2_DEVICE void gemm_nt_bytes_step(AccumulatorTile<kM, kN>& c, const A& a, Tile b, int k) {
   static_assert(kN * 8 == Tile::rows, "B's rows are the accumulator's columns");
   const bool has_second = k + 1 < A::steps;
@@ -55,11 +35,10 @@ FA2_DEVICE void gemm_nt_bytes_step(AccumulatorTile<kM, kN>& c, const A& a, Tile 
     FA2_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (i % 2 == 1 && !has_second) continue;
-      const Widened<Element> w = widen<Element, kConverts>(block[i]);
+      const ptx::PairOfPairs w = widen_to_half<kConverts>(block[i]);
       FA2_UNROLL
       for (int m = 0; m < kM; ++m)
-        ptx::mma_m16n8k16<Element>(c.value[m][n + i / 2], (i % 2 == 0 ? first : second).pair[m], w.even,
-                                   w.odd);
+        ptx::mma_m16n8k16<Half>(c.value[m][n + i / 2], (i % 2 == 0 ? first : second).pair[m], w.low, w.high);
     }
   }
 }

@@ -37,12 +37,32 @@ FA2_DEVICE u32 widen_upper_bytes(u32 bytes, u32 nan) {
   return ptx::mul_rn_x2<Element>(magnitude | (bytes & 0x80008000u) | nan, Place::factor);
 }
 
+/// Returns four bytes, of which each has a sign where that of `bytes` is NaN.
+FA2_DEVICE u32 nan_signs(u32 bytes) {
+  return (bytes & 0x7f7f7f7fu) + 0x01010101u;
+}
+
 /// Widens four bytes without an instruction for e4m3.
 template <class Element>
 FA2_DEVICE Widened<Element> widen_by_bits(u32 bytes) {
-  const u32 nan = (bytes & 0x7f7f7f7fu) + 0x01010101u;  // the sign of a byte: whether its code is NaN
+  const u32 nan = nan_signs(bytes);
   return {widen_upper_bytes<Element>(bytes << 8, ptx::prmt(nan, 0, 0xaa88)),
           widen_upper_bytes<Element>(bytes, ptx::prmt(nan, 0, 0xbb99))};
+}
+
+/// Widens four bytes to float16 in their order. kConverts: whether the GPU converts e4m3.
+template <bool kConverts>
+FA2_DEVICE ptx::PairOfPairs widen_to_half(u32 bytes) {
+  if constexpr (kConverts) return ptx::cvt_f16_e4m3_x4(bytes);
+  const u32 nan = nan_signs(bytes);
+  return {widen_upper_bytes<Half>(ptx::prmt(bytes, 0, 0x1100), ptx::prmt(nan, 0, 0x9988)),
+          widen_upper_bytes<Half>(ptx::prmt(bytes, 0, 0x3322), ptx::prmt(nan, 0, 0xbbaa))};
+}
+
+/// Rounds two float16 to bfloat16.
+FA2_DEVICE u32 bfloat16_of_half(u32 pair) {
+  const ptx::Pair floats = ptx::cvt_f32_x2<Half>(pair);
+  return ptx::cvt_rn_x2<BFloat16>(floats.low, floats.high);
 }
 
 /// Widens four bytes by instructions for e4m3.
@@ -60,6 +80,11 @@ template <>
 FA2_DEVICE Widened<Half> widen<Half, true>(u32 bytes) {
   return widen_by_conversion(bytes);
 }
+template <>
+FA2_DEVICE Widened<BFloat16> widen<BFloat16, true>(u32 bytes) {
+  const Widened<Half> halves = widen_by_conversion(bytes);
+  return {bfloat16_of_half(halves.even), bfloat16_of_half(halves.odd)};
+}
 
 /// Widens four bytes in their order, times a factor, rounded to bfloat16. The GPU must convert e4m3.
 FA2_DEVICE ptx::PairOfPairs widen_times(u32 bytes, float factor) {
@@ -76,7 +101,7 @@ FA2_DEVICE ptx::PairOfPairs widen_in_order(u32 bytes) {
 }
 template <>
 FA2_DEVICE ptx::PairOfPairs widen_in_order<Half>(u32 bytes) {
-  return ptx::cvt_f16_e4m3_x4(bytes);
+  return widen_to_half<true>(bytes);
 }
 
 /// Returns the code of x, as cvt_rn_e4m3_x4() does, without an instruction for e4m3.

@@ -195,3 +195,37 @@ TEST_CASE("8-bit keys and values: one factor for all, by strides of 0") {
   Context context(untuned());
   run_and_expect_contract(context, call);
 }
+
+TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of the largest") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  constexpr int kLeast = -96, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27;
+  GuardedCall call({.dtype = DType::bf16,
+                    .head_dim = 32,
+                    .kv_type = KvType::e4m3,
+                    .seqlen_q = kNan + 1,
+                    .seqlen_k = 1});
+  call.k_descale.clear(), call.v_descale.clear();
+  call.args.softmax_scale = 1.0f;
+  std::ranges::fill(call.q.values, 0.0f);
+  std::ranges::fill(call.k.values, 0.0f);
+  // The two largest elements cancel each other, and leave the small one, in another product of 16 columns.
+  call.k.at(0, 0, 0, 3) = 1, call.k.at(0, 0, 0, 6) = -1, call.k.at(0, 0, 0, 20) = 1;
+  const auto magnitude = [&](int row) { return std::ldexp(1.5f, kLeast + kDistance * row); };
+  for (int row = 0; row < kZero; ++row) {
+    call.q.at(0, 0, row, 3) = call.q.at(0, 0, row, 6) = magnitude(row);
+    call.q.at(0, 0, row, 20) = magnitude(row) * 0x1p-30f;
+  }
+  call.q.at(0, 0, kInfinite, 3) = std::numeric_limits<float>::infinity();
+  call.q.at(0, 0, kNan, 20) = std::numeric_limits<float>::quiet_NaN();
+  for (const std::string& config : kMmaConfigs) {
+    INFO(config);
+    run(call, config);
+    const std::vector<float> lse = call.lse();
+    for (int row = 0; row < kZero; ++row)
+      CHECK(lse[row] == doctest::Approx(magnitude(row) * 0x1p-30f).epsilon(1e-6));
+    CHECK(lse[kZero] == 0.0f);
+    CHECK_FALSE(std::isfinite(lse[kInfinite]));
+    CHECK(std::isnan(lse[kNan]));
+  }
+}

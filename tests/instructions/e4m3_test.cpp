@@ -114,13 +114,21 @@ TEST_CASE("cvt.rn.f16x2.e4m3x2 gives the value of every code, and NaN for NaN") 
 TEST_CASE("e4m3 is widened exactly, with the instruction and without, in either type") {
   if (cannot_run()) return;
   const std::vector<std::uint32_t> words = every_code();
-  std::vector<std::string> ways = {"widen<Half, false>", "widen<BFloat16, false>", "widen<BFloat16, true>"};
-  if (device(device_under_test()).arch.compute_capability >= 89) ways.push_back("widen<Half, true>");
+  const bool converts = device(device_under_test()).arch.compute_capability >= 89;
+  std::vector<std::string> ways = {"widen<Half, false>", "widen<BFloat16, false>"};
+  if (converts) ways.insert(ways.end(), {"widen<Half, true>", "widen<BFloat16, true>"});
   for (const std::string& way : ways) {
     INFO(way);
     const DType dtype = way.find("Half") != std::string::npos ? DType::f16 : DType::bf16;
     CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).even", kHeaders), dtype, 0, 2) == 0);
     CHECK(wrong_halves(words, map<std::uint32_t>(words, way + "(x).odd", kHeaders), dtype, 1, 3) == 0);
+  }
+  for (const bool by_conversion : {false, true}) {
+    if (by_conversion && !converts) continue;
+    const std::string way = by_conversion ? "widen_to_half<true>(x)" : "widen_to_half<false>(x)";
+    INFO(way);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + ".low", kHeaders), DType::f16, 0, 1) == 0);
+    CHECK(wrong_halves(words, map<std::uint32_t>(words, way + ".high", kHeaders), DType::f16, 2, 3) == 0);
   }
 }
 

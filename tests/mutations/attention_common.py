@@ -55,6 +55,7 @@ BUGS = {
          "attention chunks"),
     ],
     "latent_rows.cuh": [
+        ("add_latent_scores", "scores of columns with factors stay scaled", "q.scales.unscale(scores);", "", "latents in rows"),
         ("add_latent_scores", "keys without their factors", "= latent_factor(keys, 8 * n + fragment_col() + col, group)", "= 1.0f",
          "latents in rows"),
         ("add_latent_scores", "the first group's factor for all", "fragment_col() + col, group)", "fragment_col() + col, 0)",

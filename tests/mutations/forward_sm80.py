@@ -21,7 +21,7 @@ BUGS = {
     "kernel.cuh": [
         ("attention_forward", "factors of another key/value head", "descales_of<Config>(params, at.batch, kv_head)",
          "descales_of<Config>(params, at.batch, at.head)", "8-bit"),
-        ("load_queries", "no barrier between the wait for Q and its use", "ptx::bar_sync(); if constexpr", "if constexpr"),
+        ("load_queries", "no barrier between the wait for Q and its use", "ptx::bar_sync(); q.template", "q.template"),
         ("load_queries", "no barrier before the ring overwrites Q", "q.read_into_registers(); ptx::bar_sync();",
          "q.read_into_registers();"),
         ("attention_forward", "warps without rows of their own return early", "MainloopSm80<Config> mainloop;",
@@ -55,6 +55,12 @@ BUGS = {
          "first_row, n * Config::tile_n);",
          "dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n); if "
          "(softmax.step(scores)) softmax.rescale(output);", "dropout"),
+    ],
+    "query_operand.cuh": [
+        ("prepare", "queries rewritten while others look for their largest", "byte_steps); sync<kSharers>();",
+         "byte_steps);", "8-bit"),
+        ("prepare", "queries read before all are rewritten", "16 * step, scales);\n      sync<kSharers>();", "16 * step, scales);", "8-bit"),
+        ("unscale", "scores stay scaled", "scales.unscale(scores);", "", "8-bit"),
     ],
     "shared_products.cuh": [
         ("add_scores", "scores are read before all warps have stored theirs", "ptx::bar_sync(1 + rows, 32 * sharers);", "",

@@ -45,7 +45,7 @@ struct KeyValueFormat<Config, 3> {
 };
 
 /// Computes S += Q K^T. q.step(k): columns [16 k, 16 k + 16) of Q. sum_of(i): the accumulators of the i-th product with 16 or 32
-/// columns; several add up to S.
+/// columns; several add up to S, which q.unscale() then scales.
 template <class Config, class Queries, class Keys, class SumOf>
 FA2_DEVICE void add_scores(const Queries& q, Keys keys, const SumOf& sum_of) {
   using Element = typename Config::Element;
@@ -54,7 +54,7 @@ FA2_DEVICE void add_scores(const Queries& q, Keys keys, const SumOf& sum_of) {
   } else if constexpr (are_bytes<Config>) {
     FA2_UNROLL
     for (int k = 0; k < q.steps; k += 2)
-      gemm_nt_bytes_step<Element, Config::converts_e4m3>(sum_of(k / 2), q, keys, k);
+      gemm_nt_bytes_step<Config::converts_e4m3>(sum_of(k / 2), q, keys, k);
   } else {
     FA2_UNROLL
     for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(sum_of(k), q.step(k), keys, 16 * k);

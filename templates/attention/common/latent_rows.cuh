@@ -42,7 +42,7 @@ FA2_DEVICE void add_latent_scores(const Queries& q, Keys keys, Scores& scores) {
     of_group.clear();
     FA2_UNROLL
     for (int k = 0; k < kGroupSteps; k += 2)
-      gemm_nt_bytes_step<Element, kConverts>(of_group, q, keys, group * kGroupSteps + k);
+      gemm_nt_bytes_step<kConverts>(of_group, q, keys, group * kGroupSteps + k);
     FA2_UNROLL
     for (int n = 0; n < Scores::n_tiles; ++n) {
       FA2_UNROLL
@@ -56,6 +56,7 @@ FA2_DEVICE void add_latent_scores(const Queries& q, Keys keys, Scores& scores) {
       }
     }
   }
+  q.scales.unscale(scores);  // queries for rotated columns are as they were
   const ColumnsFrom<Keys, LatentRow::rotated> rotated{keys};
   FA2_UNROLL
   for (int k = 0; k < LatentRow::rotated_cols / 16; ++k)

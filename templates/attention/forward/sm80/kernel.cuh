@@ -28,6 +28,7 @@ FA2_DEVICE void load_queries(QueryOperand<Config>& q, const QueryRows<Config, Co
     ptx::cp_async_wait_group<KeyValueRing<Config>::started_groups>();
   }
   ptx::bar_sync();
+  q.template prepare<1>(0);
   if constexpr (Config::q_in_registers) {
     q.read_into_registers();
     ptx::bar_sync();  // the ring overwrites Q

@@ -23,6 +23,7 @@ struct OwnProducts {
   template <class Keys>
   FA2_DEVICE void add_scores(Scores& scores, const QueryOperand<Config>& q, Keys keys) const {
     fa2::add_scores<Config>(q, keys, [&](int) -> Scores& { return scores; });
+    q.unscale(scores);
   }
   template <class Values>
   FA2_DEVICE void add_values(Output& output, const Scores& probabilities, Values values) const {

@@ -2,9 +2,8 @@
 #pragma once
 
 #include "attention/common/shared_layout.cuh"
-#include "ptx/barrier.cuh"
+#include "tile/byte_queries.cuh"
 #include "tile/copy.cuh"
-#include "tile/register_tile.cuh"
 
 namespace fa2 {
 
@@ -13,10 +12,34 @@ struct QueryOperand {
   using Tile = typename SharedLayout<Config>::QueryTile;
   static constexpr int m_tiles = Config::tile_m / (16 * Config::warps);
   static constexpr int steps = Tile::cols / 16;
+  /// The first steps, whose products are with keys of 8 bits.
+  static constexpr int byte_steps = are_latent_rows<Config> ? LatentRow::byte_cols / 16
+                                    : are_bytes<Config>     ? steps
+                                                            : 0;
 
   Tile tile;
   int first_row;  ///< first row of this warp in the tile
   OperandA<m_tiles> registers[Config::q_in_registers ? steps : 1];
+  RowScales<typename Config::Element, m_tiles> scales;  ///< of queries for keys of 8 bits
+
+  /// Rewrites a loaded tile's queries for keys of 8 bits. `kSharers` warps of the block share the warp's rows, and the work; `sharer`:
+  /// its number among them. All warps of the block must call it.
+  template <int kSharers>
+  FA2_DEVICE void prepare(int sharer) {
+    if constexpr (byte_steps > 0) {
+      scales.find(tile, first_row, byte_steps);
+      sync<kSharers>();  // all have read what is overwritten now
+      FA2_NO_UNROLL
+      for (int step = sharer; step < byte_steps; step += kSharers) order_like_bytes(tile, first_row, 16 * step, scales);
+      sync<kSharers>();
+    }
+  }
+
+  /// Makes sums of products with these queries scores.
+  template <class Scores>
+  FA2_DEVICE void unscale(Scores& scores) const {
+    if constexpr (byte_steps == steps) scales.unscale(scores);  // add_latent_scores() scales its own
+  }
 
   FA2_DEVICE void read_into_registers() {
     FA2_UNROLL
@@ -29,9 +52,16 @@ struct QueryOperand {
   }
 
  private:
+  template <int kSharers>
+  FA2_DEVICE static void sync() {
+    if constexpr (kSharers > 1) {
+      ptx::bar_sync();
+    } else {
+      ptx::bar_warp_sync();
+    }
+  }
+
   FA2_DEVICE OperandA<m_tiles> load(int step) const {
-    if (are_bytes<Config> && !(are_latent_rows<Config> && 16 * step >= LatentRow::byte_cols))
-      return load_operand_of_bytes<m_tiles>(tile, first_row, 16 * step);
     return load_operand_a<m_tiles>(tile, first_row, 16 * step);
   }
 };

@@ -73,6 +73,7 @@ struct SharedProducts {
     fa2::add_scores<Config>(
         q, keys, [&](int i) -> auto& { return i % 2 == 0 ? own : other; });
     for_each_pair(own, other, [](float& sum, float more) { sum += more; });
+    q.unscale(own);
     for_each_four(own, [&](const float(&four)[4], int block) {
       const int m = block / (own_keys / 8), n = block % (own_keys / 8) + number * (own_keys / 8);
       ptx::st_shared_v4(

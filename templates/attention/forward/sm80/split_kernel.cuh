@@ -81,6 +81,7 @@ FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q,
   ring.start();
   ptx::cp_async_wait_group<Ring::started_groups>();
   ptx::bar_sync();
+  q.template prepare<Config::warps>(ptx::warp_index());
   if constexpr (Config::q_in_registers) q.read_into_registers();
 }
 

@@ -127,6 +127,7 @@ struct WideTile {
     ring.start();
     ptx::cp_async_wait_group<Ring::started_groups>();
     ptx::bar_sync();
+    q.template prepare<Config::column_warps>(mainloop.products.number);
     return q;
   }
 };
