@@ -41,9 +41,13 @@ struct KeyPages {
   /// gets a row of the last key's page.
   FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
 
-  FA2_DEVICE int page_of(int key) const {
+  FA2_DEVICE int page_of(int key) const { return page_of_entry(entry_of(key)); }
+  /// Returns the table's entry for a key.
+  FA2_DEVICE int entry_of(int key) const {
     const u32 of_key = static_cast<u32>(key) / kRows, of_last = static_cast<u32>(last);
-    const int page = ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));
+    return ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));
+  }
+  FA2_DEVICE int page_of_entry(int page) const {
     if (Config::missing_pages && static_cast<u32>(page) >= static_cast<u32>(page_count)) return kNoPage;
     const int existing = page < page_count ? page : page_count - 1;
     return existing > 0 ? existing : 0;
@@ -69,16 +73,55 @@ struct PagedRows {
   i64 page_stride;
   i64 row_stride;
   KeyPages<Config> pages;
-  int first;  ///< key of row 0
 
   static constexpr i64 no_row = static_cast<i64>(1ull << 63);
 
-  /// Returns where a row begins, counted from `data`; no_row if its page is missing.
-  FA2_DEVICE i64 offset(int number) const {
-    const PageRow at = pages.at(first + number);
-    if (Config::missing_pages && at.page == kNoPage) return no_row;
-    return at.page * page_stride + at.row * row_stride;
+  /// Returns where a key's row begins, counted from `data`; no_row if its page is missing. `entry`: the table's for the key.
+  FA2_DEVICE i64 offset(int key, int entry) const {
+    const int page = pages.page_of_entry(entry);
+    if (Config::missing_pages && page == kNoPage) return no_row;
+    return page * page_stride + KeyPages<Config>::row_of(key) * row_stride;
   }
+  FA2_DEVICE i64 offset(int key) const { return offset(key, pages.entry_of(key)); }
+};
+
+/// Where the keys of a KV block lie, for keys and values. It is looked up while the block before is loaded, because the table's
+/// entries take as long to arrive as keys do. Keys that are not paged need none.
+template <class Config, int kThreads, bool kPaged = (Config::page_size > 0)>
+struct BlockEntries {
+  template <class Source>
+  FA2_DEVICE void look_up(const Source&, int, int) {}
+};
+template <class Config, int kThreads>
+struct BlockEntries<Config, kThreads, true> {
+  /// Whether every block lies in one page, which is looked up once.
+  static constexpr bool one_page = Config::page_size % Config::tile_n == 0 && !Config::missing_pages;
+  /// Else each warp copies neighbouring rows, and a lane looks up one of 32.
+  static constexpr int warp_rows = (Config::tile_n + kThreads / 32 - 1) / (kThreads / 32);
+  static constexpr int count = one_page ? 1 : (warp_rows + 31) / 32;
+
+  int entry[count] = {};
+
+  template <class Source>
+  FA2_DEVICE void look_up(const Source& rows, int n, int thread) {
+    const int first = n * Config::tile_n;
+    FA2_UNROLL
+    for (int i = 0; i < count; ++i)
+      entry[i] = rows.pages.entry_of(one_page ? first : first + row_of_lane(i, thread));
+  }
+  /// Returns the number of the lane's i-th row in the block.
+  FA2_DEVICE static int row_of_lane(int i, int thread) {
+    const int of_warp = 32 * i + thread % 32;
+    return thread / 32 * warp_rows + (of_warp < warp_rows ? of_warp : warp_rows - 1);
+  }
+};
+
+/// The rows of a KV block whose warps look up each row.
+template <class Source, class Entries>
+struct GatheredBlock {
+  const Source& rows;
+  const Entries& entries;
+  int first;  ///< key of row 0
 };
 
 /// The rows of one head of K or V, paged or not.
@@ -91,7 +134,8 @@ struct KeyRows {
     return head_rows<kCols>(data, strides, shape.k_entry, head, shape.k_begin);
   }
   /// Returns the rows from KV block `n` on.
-  FA2_DEVICE static Source block(const Source& rows, int n) {
+  template <class Entries>
+  FA2_DEVICE static Source block(const Source& rows, int n, const Entries&) {
     return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
 };
@@ -103,17 +147,16 @@ struct KeyRows<Config, kCols, true> {
   FA2_DEVICE static Source of(const AttentionParams& params, const void* data, const Strides& strides,
                               const SequenceShape& shape, int head) {
     return {static_cast<const u16*>(data) + head * strides.head_stride, strides.batch_stride,
-            strides.row_stride, key_pages<Config>(params, shape), 0};
+            strides.row_stride, key_pages<Config>(params, shape)};
   }
-  /// Returns the rows of KV block `n`. A block that lies in one page looks that up once.
-  FA2_DEVICE static auto block(const Source& rows, int n) {
+  /// Returns the rows of KV block `n`, which has been looked up.
+  template <class Entries>
+  FA2_DEVICE static auto block(const Source& rows, int n, const Entries& entries) {
     const int first = n * Config::tile_n;
-    if constexpr (Config::page_size % Config::tile_n == 0 && !Config::missing_pages) {
-      const PageRow at = rows.pages.at(first);
-      return GlobalRows<kCols>{rows.data + at.page * rows.page_stride + at.row * rows.row_stride,
-                               rows.row_stride};
+    if constexpr (Entries::one_page) {
+      return GlobalRows<kCols>{rows.data + rows.offset(first, entries.entry[0]), rows.row_stride};
     } else {
-      return Source{rows.data, rows.page_stride, rows.row_stride, rows.pages, first};
+      return GatheredBlock<Source, Entries>{rows, entries, first};
     }
   }
 };
@@ -166,27 +209,28 @@ constexpr int lanes_of_row(int chunks) {
   return lanes;
 }
 
-/// Like load_tile() in tile/copy.cuh, for paged rows. Each warp copies neighbouring rows, of which each lane looks up one.
-template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
-FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
-                          Rows rows, int thread = ptx::thread_index()) {
+/// Like load_tile() in tile/copy.cuh, for rows that lie anywhere.
+template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Entries, class Rows>
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile,
+                          const GatheredBlock<PagedRows<Config, kSourceCols>, Entries>& block, Rows rows,
+                          int thread) {
   using Source = PagedRows<Config, kSourceCols>;
-  constexpr int kWarps = kThreads / 32, kWarpRows = (kRows + kWarps - 1) / kWarps;
-  constexpr int kLanes = lanes_of_row(kCols / 8), kRowsAtOnce = 32 / kLanes;
+  constexpr int kLanes = lanes_of_row(kCols / 8), kRowsAtOnce = 32 / kLanes, kWarpRows = Entries::warp_rows;
   const int lane = thread % 32, warp_row = thread / 32 * kWarpRows;
-  FA2_NO_UNROLL
-  for (int begin = 0; begin < kWarpRows; begin += 32) {
-    const int first = warp_row + begin, own = first + lane;
-    const int end = first + 32 < warp_row + kWarpRows ? first + 32 : warp_row + kWarpRows;
-    const i64 own_offset = own < end && rows.has(own) ? source.offset(own) : Source::no_row;
+  FA2_UNROLL
+  for (int i = 0; i < Entries::count; ++i) {
+    const int own = Entries::row_of_lane(i, thread), first = warp_row + 32 * i;
+    const i64 own_offset =
+        rows.has(own) ? block.rows.offset(block.first + own, block.entries.entry[i]) : Source::no_row;
+    const int count = kWarpRows - 32 * i < 32 ? kWarpRows - 32 * i : 32;
     FA2_NO_UNROLL
-    for (int step = 0; step < end - first; step += kRowsAtOnce) {
+    for (int step = 0; step < count; step += kRowsAtOnce) {
       const int number = step + lane / kLanes, row = first + number;
       const i64 offset = from_lane(own_offset, number);
-      if (row >= end || row >= kRows) continue;
+      if (number >= count || row >= kRows) continue;
       FA2_UNROLL
       for (int col = lane % kLanes * 8; col < kCols; col += kLanes * 8) {
-        const u16* const from = source.data + offset + col;
+        const u16* const from = block.rows.data + offset + col;
         const bool exists = offset != Source::no_row && col < kSourceCols;
         if constexpr (kAligned) {
           ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);

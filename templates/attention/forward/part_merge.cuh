@@ -87,9 +87,10 @@ struct PartRow {
   }
 };
 
-constexpr int kFewParts = 8;
+constexpr int kFewParts = 8, kFewOfWide = 4;
 /// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
-/// wide rows leave few, and page tables and a bias take some.
+/// wide rows leave few, and page tables and a bias take some. Of up to kFewOfWide parts of rows beyond 256 columns, lanes exchange
+/// nothing.
 template <class Config>
 constexpr int lanes_for_few_parts =
     Config::head_dim_v <= 128                                               ? 8
@@ -111,6 +112,7 @@ struct MergedRow {
                                                          : kLanes / 4;  ///< parts whose values fit registers
   static constexpr int at_once = kTogether < fitting ? kTogether : fitting;
   static constexpr int rows_of_warp = 32 / kLanes;
+  static constexpr bool is_wide = kLanes == 32 && chunks > 2;
 
   /// Returns this lane's row among those of the warp.
   FA2_DEVICE static int number() { return ptx::lane_index() / kLanes; }
@@ -122,9 +124,12 @@ struct MergedRow {
 
   template <class Parts>
   FA2_DEVICE void add(const Parts& parts) {
+    if constexpr (is_wide) {
+      if (parts.count <= kFewOfWide) return add_few(parts);
+    }
     for (int first = 0; first < parts.count; first += kLanes) {
-      const RowSum part = sum_of(parts, first);
-      SomeParts some = {};
+      const RowSum part = sum_of(parts, first + lane());
+      SomeParts<at_once> some = {};
       load(parts, first, some);  // early, so that these loads overlap those of the sums
       const RowExponent before = largest;
       find_largest(part);
@@ -217,10 +222,9 @@ struct MergedRow {
     return value;
   }
 
-  /// Returns the sum of part first + lane; 0 if there is none.
+  /// Returns the sum of a part; 0 if there is none.
   template <class Parts>
-  FA2_DEVICE static RowSum sum_of(const Parts& parts, int first) {
-    const int part = first + lane();
+  FA2_DEVICE static RowSum sum_of(const Parts& parts, int part) {
     if (part >= parts.count) return {{0.0f, 0.0f}, 0.0f};
     float word[4];
     parts.row(part).load(cols, word);
@@ -228,17 +232,42 @@ struct MergedRow {
   }
 
   /// Consecutive parts that are loaded together.
+  template <int kCount>
   struct SomeParts {
-    float value[at_once][chunks][4];
+    float value[kCount][chunks][4];
   };
 
-  /// Loads those parts that exist, from `first` on.
+  /// Adds the parts of a wide row. Each lane reads all sums, so that none waits for another.
   template <class Parts>
-  FA2_DEVICE static void load(const Parts& parts, int first, SomeParts& some) {
+  FA2_DEVICE void add_few(const Parts& parts) {
+    RowSum part[kFewOfWide];
+    FA2_UNROLL
+    for (int j = 0; j < kFewOfWide; ++j) part[j] = sum_of(parts, j);
+    SomeParts<kFewOfWide> some = {};
+    load(parts, 0, some);
+    float most = -ptx::infinity();
+    FA2_UNROLL
+    for (int j = 0; j < kFewOfWide; ++j) {
+      if (log2_of(part[j]) > most) {
+        most = log2_of(part[j]);
+        largest = part[j].exponent;
+      }
+    }
+    FA2_UNROLL
+    for (int j = 0; j < kFewOfWide; ++j) {
+      const float weight = weight_of(part[j]);
+      sum += weight;
+      add_part(weight, some.value[j]);
+    }
+  }
+
+  /// Loads those parts that exist, from `first` on.
+  template <class Parts, int kCount>
+  FA2_DEVICE static void load(const Parts& parts, int first, SomeParts<kCount>& some) {
     // The lane's column is part of the address, so that chunks differ by constants.
     const Parts of_lane = parts.from_column(column(0) < cols ? column(0) : 0);
     FA2_UNROLL
-    for (int j = 0; j < at_once; ++j) {
+    for (int j = 0; j < kCount; ++j) {
       if (first + j >= parts.count) continue;
       const auto row = of_lane.row(first + j);
       FA2_UNROLL
@@ -248,7 +277,7 @@ struct MergedRow {
 
   /// Adds up to kLanes parts. Each lane holds one weight, and `some` must already receive the first parts.
   template <class Parts>
-  FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts& some) {
+  FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts<at_once>& some) {
     FA2_NO_UNROLL
     for (int i = 0;;) {
       add(i, weight, some);
@@ -259,14 +288,15 @@ struct MergedRow {
   }
 
   /// Adds the parts whose weights are in lanes from `begin` on. Parts that do not exist weigh 0, and are not read.
-  FA2_DEVICE void add(int begin, float weight, const SomeParts& some) {
+  FA2_DEVICE void add(int begin, float weight, const SomeParts<at_once>& some) {
     FA2_UNROLL
-    for (int j = 0; j < at_once; ++j) {
-      const float of_part = ptx::shfl_idx(weight, first_lane() + begin + j);
-      if (of_part == 0.0f) continue;
-      for_each_column(
-          [&](int c, int k) { output[c][k] = ptx::fma_rn(of_part, some.value[j][c][k], output[c][k]); });
-    }
+    for (int j = 0; j < at_once; ++j)
+      add_part(ptx::shfl_idx(weight, first_lane() + begin + j), some.value[j]);
+  }
+
+  FA2_DEVICE void add_part(float weight, const float (&value)[chunks][4]) {
+    if (weight == 0.0f) return;
+    for_each_column([&](int c, int k) { output[c][k] = ptx::fma_rn(weight, value[c][k], output[c][k]); });
   }
 };
 

@@ -57,7 +57,7 @@ struct TilePart {
     // The shuffle tells the compiler that all lanes agree, so values that depend on the result stay uniform.
     const bool all_are_stored = ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(known)), 0) != 0;
     if (all_are_stored) {
-      if constexpr (has_many_rows) {
+      if constexpr (has_many_rows && lanes_for_few_parts<Config> != lanes_for_many_parts<Config>) {
         if (!has_few_rows() && tile.part.count <= kFewParts) {
           merge_rows<lanes_for_few_parts<Config>>(scale_log2);
         } else {

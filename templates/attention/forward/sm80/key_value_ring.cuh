@@ -41,6 +41,7 @@ struct KeyValueRing {
   typename Values::Source v;
   SharedAddress base;
   KeyBlocks<Config> blocks;
+  BlockEntries<Config, Team::threads> entries;  ///< of the block that is loaded next
   int current;  ///< slot that is being read; the slot before it is overwritten next
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
@@ -50,6 +51,7 @@ struct KeyValueRing {
   FA2_DEVICE void start() {
     current = 0;
     const int last = blocks.end - 1;
+    if (last >= blocks.begin) entries.look_up(k, last, Team::thread());
     fetch<one_slot>(last, 0, outer_rows(last));
     FA2_UNROLL
     for (int ahead = 1; ahead < started_groups; ++ahead)
@@ -62,7 +64,7 @@ struct KeyValueRing {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     Team::sync();
     if constexpr (one_slot) {
-      load(values(), Values::block(v, n), outer_rows(n));
+      load_values(values(), n, outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
       const int next = n - started_groups;
@@ -113,13 +115,18 @@ struct KeyValueRing {
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
-      load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
-      if constexpr (!kKeysOnly && !Config::values_in_keys) {
-        const typename Layout::ValueTile tile{slot(slot_index) + Layout::values_start};
-        load(tile, Values::block(v, n), rows);
-      }
+      load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n, entries), rows);
+      if constexpr (!kKeysOnly)
+        load_values(typename Layout::ValueTile{slot(slot_index) + Layout::values_start}, n, rows);
     }
     ptx::cp_async_commit_group();
+  }
+
+  /// Starts to load the values of block `n`, and looks up the next block.
+  template <class Rows>
+  FA2_DEVICE void load_values(typename Layout::ValueTile tile, int n, Rows rows) {
+    if constexpr (!Config::values_in_keys) load(tile, Values::block(v, n, entries), rows);
+    if (n > blocks.begin) entries.look_up(k, n - 1, Team::thread());
   }
 
   template <class Tile, class Source, class Rows>
