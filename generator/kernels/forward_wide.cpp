@@ -110,8 +110,8 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   return all;
 }
 
-/// Returns configs with which an SM has two blocks, of at least two slots each. Keys of 8 bits take half of the memory's time and as
-/// many instructions, and one block's products leave most of an SM idle.
+/// Returns configs with which an SM has two blocks, of at least two slots each. One block leaves most of an SM's cycles idle, which
+/// shows where keys have 8 bits, or take more instructions to load.
 std::vector<KernelConfig> two_blocks(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   for (const int tile_n : {64, 32, 16}) {
@@ -145,7 +145,8 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const bool splits =
       p.batch_invariant || estimated_time(p, configs.front()) <= estimated_time(p, whole.front());
   configs.insert(splits ? configs.end() : configs.begin(), whole.begin(), whole.end());
-  if (rows <= 16 && has_bytes(traits)) {
+  const bool crosses_pages = traits.page_size > 0 && traits.page_size % configs.front().tile_n != 0;
+  if (rows <= 16 && (has_bytes(traits) || crosses_pages)) {
     const std::vector<KernelConfig> faster = two_blocks(traits, arch);
     configs.insert(configs.begin(), faster.begin(), faster.end());
   }
