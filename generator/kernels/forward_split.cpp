@@ -96,14 +96,15 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
   return c;
 }
 
-/// Returns configs for more than a few 8-bit keys: more warps, in blocks of their own, than 16-bit ones need. Where lengths or pages
-/// differ, a third block hides what the others wait for.
+/// Returns configs for more than a few 8-bit keys: more warps, in blocks of their own, than 16-bit ones need. Where lengths
+/// differ, a third block hides what the others wait for; looking up each row's page takes the registers for it.
 std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch, int tile_m) {
   const AttentionTraits traits = traits_of(p);
   constexpr int kWarps = 4;
   std::vector<KernelConfig> configs;
-  for (int blocks = p.varlen ? 3 : 2; blocks > 1; --blocks) {
-    const KernelConfig c = split_config(traits, arch, tile_m, 32, kWarps, blocks);
+  constexpr int kKeys = 32;
+  for (int blocks = p.varlen && p.page_size % kKeys == 0 ? 3 : 2; blocks > 1; --blocks) {
+    const KernelConfig c = split_config(traits, arch, tile_m, kKeys, kWarps, blocks);
     if (c.warps == kWarps) configs.push_back(c);
   }
   return configs;

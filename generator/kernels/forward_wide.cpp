@@ -118,9 +118,7 @@ std::vector<KernelConfig> two_blocks(const AttentionTraits& traits, const Arch& 
     KernelConfig c = tiles(16, tile_n, 4, 4);
     c.ctas_per_sm = 2;
     c = with_stages(traits, arch, c);
-    // A block of keys that lies in one page looks that up once.
-    const bool crosses_pages = traits.page_size >= 16 && traits.page_size % tile_n != 0;
-    if (c.stages > 1 && !crosses_pages) all.push_back(c);
+    if (c.stages > 1) all.push_back(c);
   }
   return all;
 }

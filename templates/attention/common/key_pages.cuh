@@ -202,10 +202,10 @@ FA2_DEVICE MissingKeys<Config> missing_keys(const AttentionParams& params, const
   }
 }
 
-/// Returns the lanes that copy a row together: all of them, or a power of two with one chunk each.
+/// Returns the lanes that copy a row together: 8 copy 128 bytes at once, without bank conflicts; fewer if a row has fewer chunks.
 constexpr int lanes_of_row(int chunks) {
   int lanes = 1;
-  while (lanes < chunks && lanes < 32) lanes *= 2;
+  while (lanes < chunks && lanes < 8) lanes *= 2;
   return lanes;
 }
 
@@ -223,7 +223,7 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile,
     const i64 own_offset =
         rows.has(own) ? block.rows.offset(block.first + own, block.entries.entry[i]) : Source::no_row;
     const int count = kWarpRows - 32 * i < 32 ? kWarpRows - 32 * i : 32;
-    FA2_NO_UNROLL
+    FA2_UNROLL_BY(4)
     for (int step = 0; step < count; step += kRowsAtOnce) {
       const int number = step + lane / kLanes, row = first + number;
       const i64 offset = from_lane(own_offset, number);
