@@ -79,9 +79,7 @@ struct RowScales<BFloat16, kM> {
   }
 
  private:
-  FA2_DEVICE static void add(float& largest, float x) {
-    largest = ptx::max_f32(largest, ptx::abs_f32(x));
-  }
+  FA2_DEVICE static void add(float& largest, float x) { largest = ptx::max_f32(largest, ptx::abs_f32(x)); }
 
   /// Returns the power of two that is 2^-15 of x's, at least the smallest normal number.
   FA2_DEVICE static float inverse_scale(float x) {
@@ -110,7 +108,8 @@ FA2_DEVICE void order_like_bytes(Tile tile, int row, int col, const RowScales<El
     for (int half = 0; half < 2; ++half) {
       FA2_UNROLL
       for (int i = 0; i < 2; ++i)
-        ptx::st_shared_u32(chunk(m, half, fragment_col() + 8 * i), scales.scaled(own[m][half].word[i], m, half));
+        ptx::st_shared_u32(chunk(m, half, fragment_col() + 8 * i),
+                           scales.scaled(own[m][half].word[i], m, half));
     }
   }
 }

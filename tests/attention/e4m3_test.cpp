@@ -200,11 +200,8 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   constexpr int kLeast = -96, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27;
-  GuardedCall call({.dtype = DType::bf16,
-                    .head_dim = 32,
-                    .kv_type = KvType::e4m3,
-                    .seqlen_q = kNan + 1,
-                    .seqlen_k = 1});
+  GuardedCall call(
+      {.dtype = DType::bf16, .head_dim = 32, .kv_type = KvType::e4m3, .seqlen_q = kNan + 1, .seqlen_k = 1});
   call.k_descale.clear(), call.v_descale.clear();
   call.args.softmax_scale = 1.0f;
   std::ranges::fill(call.q.values, 0.0f);

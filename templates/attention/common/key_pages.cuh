@@ -210,7 +210,8 @@ constexpr int lanes_of_row(int chunks) {
 }
 
 /// Like load_tile() in tile/copy.cuh, for rows that lie anywhere.
-template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Entries, class Rows>
+template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Entries,
+          class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile,
                           const GatheredBlock<PagedRows<Config, kSourceCols>, Entries>& block, Rows rows,
                           int thread) {

@@ -53,8 +53,7 @@ FA2_DEVICE void add_scores(const Queries& q, Keys keys, const SumOf& sum_of) {
     add_latent_scores<Element, Config::converts_e4m3>(q, keys, sum_of(0));
   } else if constexpr (are_bytes<Config>) {
     FA2_UNROLL
-    for (int k = 0; k < q.steps; k += 2)
-      gemm_nt_bytes_step<Config::converts_e4m3>(sum_of(k / 2), q, keys, k);
+    for (int k = 0; k < q.steps; k += 2) gemm_nt_bytes_step<Config::converts_e4m3>(sum_of(k / 2), q, keys, k);
   } else {
     FA2_UNROLL
     for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(sum_of(k), q.step(k), keys, 16 * k);

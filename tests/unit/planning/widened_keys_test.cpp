@@ -84,8 +84,7 @@ TEST_CASE_FIXTURE(Fixture, "widened keys: two kernels where many queries read ea
   CHECK(traits.back().find("kv_type_e4m3") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "widened keys: those of wide heads are not, because their kernels widen them") {
+TEST_CASE_FIXTURE(Fixture, "widened keys: those of wide heads are not, because their kernels widen them") {
   for (const KvType kv_type : {KvType::e4m3, KvType::ds_mla}) {
     for (const std::int64_t queries : {1, 512}) {
       const PlannedProblem p = over_byte_latents(queries, kv_type);

@@ -30,7 +30,8 @@ struct QueryOperand {
       scales.find(tile, first_row, byte_steps);
       sync<kSharers>();  // all have read what is overwritten now
       FA2_NO_UNROLL
-      for (int step = sharer; step < byte_steps; step += kSharers) order_like_bytes(tile, first_row, 16 * step, scales);
+      for (int step = sharer; step < byte_steps; step += kSharers)
+        order_like_bytes(tile, first_row, 16 * step, scales);
       sync<kSharers>();
     }
   }
