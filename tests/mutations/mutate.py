@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Plants bugs that authors of attention kernels make, one at a time, in a scratch copy of the tree, and checks that a
-test notices each. Runs the cases of tests/attention on the interpreter until one fails: first with asynchronous copies
-that complete early, then late and with another order of warps. Without a bug all cases must pass; if numbers are given,
-only the cases that failed must. A bug whose code is not found is an error. Exit status 1 if fewer than --at-least are
-caught.
+test notices each. Runs the cases of tests/attention, and those of conversions that only older GPUs need, on the interpreter
+until one fails: first with asynchronous copies that complete early, then late and with another order of warps. Without a
+bug all cases must pass; if numbers are given, only the cases that failed must. A bug whose code is not found is an error.
+Exit status 1 if fewer than --at-least are caught.
 
   python3 tests/mutations/mutate.py                              all bugs: an hour on 4 cores
   python3 tests/mutations/mutate.py --scratch /tmp/mutate 3 17   two of them in seconds, once DIR has the build of the first time
@@ -31,7 +31,7 @@ import anchor
 
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 TARGET = "fa2_interpreter_tests"
-TESTS = "-sf=*tests/attention/*"
+TESTS = "-sf=*tests/attention/*,*tests/instructions/e4m3_test.cpp"
 LONGEST = 1800  # seconds allowed for a test whose duration is not known
 # Patterns of failures, and the check that each pattern belongs to. The first match counts.
 CHECKS = [

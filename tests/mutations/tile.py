@@ -2,11 +2,12 @@
 BUGS = {
     "e4m3.cuh": [
         ("widen_by_bits", "even bytes from the upper halves", "widen_upper_bytes<Element>(bytes << 8,",
-         "widen_upper_bytes<Element>(bytes,", "8-bit"),
-        ("widen_by_bits", "NaN codes read as 480", "ptx::prmt(nan, 0, 0xbb99)", "0u", "8-bit keys: NaN"),
-        ("widen_upper_bytes", "sign lost", "(bytes & 0x80008000u)", "0u", "8-bit"),
+         "widen_upper_bytes<Element>(bytes,", "e4m3 is widened"),
+        ("widen_by_bits", "NaN codes read as 480", "ptx::prmt(nan, 0, 0xbb99)", "0u", "e4m3 is widened"),
+        ("widen_upper_bytes", "sign lost", "(bytes & 0x80008000u)", "0u", "e4m3 is widened"),
         ("widen_by_conversion", "bytes in order, not even and odd ones", "ptx::prmt(bytes, 0, 0x3120)", "bytes", "8-bit"),
-        ("widen_to_half", "upper bytes from the lower ones", "ptx::prmt(bytes, 0, 0x3322)", "ptx::prmt(bytes, 0, 0x1100)", "8-bit"),
+        ("widen_to_half", "upper bytes from the lower ones", "ptx::prmt(bytes, 0, 0x3322)", "ptx::prmt(bytes, 0, 0x1100)",
+         "e4m3 is widened"),
         ("bfloat16_of_half", "the lower element twice", "floats.low, floats.high", "floats.low, floats.low", "latents in rows"),
         ("narrow", "two codes swapped", "ptx::cvt_rn_e4m3_x4(a, b, c, d)", "ptx::cvt_rn_e4m3_x4(a, c, b, d)", "append to e4m3"),
         ("narrow", "numbers beyond 448 become NaN", "ptx::cvt_rn_e4m3_x4(a, b, c, d)",
