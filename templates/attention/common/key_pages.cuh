@@ -9,12 +9,6 @@
 
 namespace fa2 {
 
-/// A row of a paged tensor.
-struct PageRow {
-  int page;
-  int row;  ///< row in the page
-};
-
 /// True if pages have too few rows for TMA, whose boxes hold 64 columns of a page: wide heads take many.
 template <class Config>
 constexpr bool gathers_keys = Config::page_size %
@@ -37,12 +31,9 @@ struct KeyPages {
   int last;          ///< index in `table` of the page with the last key
   int page_count;
 
-  /// Returns the row of a key. It exists whatever the table holds, unless the page is kNoPage; a key after the last one
-  /// gets a row of the last key's page.
-  FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
-
+  /// Returns a key's page. It exists whatever the table holds, unless it is kNoPage.
   FA2_DEVICE int page_of(int key) const { return page_of_entry(entry_of(key)); }
-  /// Returns the table's entry for a key.
+  /// Returns the table's entry for a key; that of the last key for a later one.
   FA2_DEVICE int entry_of(int key) const {
     const u32 of_key = static_cast<u32>(key) / kRows, of_last = static_cast<u32>(last);
     return ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));

@@ -14,6 +14,12 @@ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
+/// A row of a paged tensor.
+struct PageRow {
+  int page;
+  int row;  ///< row in the page
+};
+
 /// The pages of one KV block. The block is loaded in pieces of contiguous rows; gathered pieces have one row.
 /// Each lane looks up every 32nd piece.
 template <class Config>
