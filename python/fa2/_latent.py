@@ -14,12 +14,18 @@ from ._torch_run import no_gradients
 
 
 def join(q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Calls join_tensors() with the factors of the options."""
+    given = Options(*options)
+    return join_tensors(q, k, v, qv, given.k_descale, given.v_descale)
+
+
+def join_tensors(q: Any, k: Any, v: Any, qv: Any, k_descale: Any, v_descale: Any) -> tuple[Any, Any, Any]:
     """Returns (queries, keys, values) with the scores q k^T + qv v^T. Values are the first columns of the keys.
 
     Columns that follow each other in memory, v before k or qv before q, become one view. Others are copied side by side: with
     a cache, all of its rows.
     """
-    _check(q, k, v, qv, Options(*options))
+    _check(q, k, v, qv, k_descale, v_descale)
     keys = _beside(v, k)
     return _beside(qv, q), keys, keys[..., : v.shape[-1]]
 
@@ -70,7 +76,7 @@ def _attend(q: Any, k: Any, v: Any, qv: Any, options: tuple[Any, ...], determini
     return (result[0][..., :head_dim_v], result[1]) if return_lse else result[..., :head_dim_v]
 
 
-def _check(q: Any, k: Any, v: Any, qv: Any, options: Options) -> None:
+def _check(q: Any, k: Any, v: Any, qv: Any, k_descale: Any, v_descale: Any) -> None:
     """Raises if the tensors cannot be joined."""
     wrong = []
     for name, given, other, like in (("qv", qv, "q", q), ("v", v, "k", k)):
@@ -83,7 +89,7 @@ def _check(q: Any, k: Any, v: Any, qv: Any, options: Options) -> None:
             wrong.append(f"{name}.shape = {tuple(given.shape)}, must be {shape}: as {other}, with v's columns")
     if wrong:
         raise _mistakes.invalid_request(wrong)
-    if not _are_same(options.k_descale, options.v_descale):
+    if not _are_same(k_descale, v_descale):
         raise NotImplementedError(
             "k_descale, v_descale = two tensors, must be one with qv, because k and v become one tensor of keys: pass the same tensor twice"
         )

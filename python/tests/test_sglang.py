@@ -45,11 +45,11 @@ def call(batch: serving.Batch, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name, given", serving.recorded("sglang"))
 def test_takes_what_sglang_hands_over(name: str, given: list[str]) -> None:
-    """fa2's functions take every recorded keyword, except those that only FlashAttention-4 and MLA use."""
+    """fa2's functions take every recorded keyword, except those that only FlashAttention-4 uses."""
     left = serving.unknown(getattr(fa2.sglang, name), given)
     if name == "flash_attn_with_kvcache":  # it passes unknown keywords on
         left -= set(inspect.signature(fa2.sglang.flash_attn_varlen_func).parameters)
-    assert left <= {"aux_tensors", "mask_mod", "qv", "rel_bias", "rel_bias_prep_cache", "score_mod"}
+    assert left <= {"aux_tensors", "mask_mod", "rel_bias", "rel_bias_prep_cache", "score_mod"}
 
 
 @pytest.mark.parametrize(
@@ -116,26 +116,75 @@ def test_embeddings_have_no_cache() -> None:
     serving.expect(batch, out, window=(3, 3))
 
 
+class Latents:
+    """Queries of three sequences over pages of latents, 256 columns that are keys and values and 32 rotated ones."""
+
+    LATENT, DIM, HEADS, PAGE, COUNTS, LENGTHS = 256, 288, 2, 4, (2, 1, 3), (9, 1, 6)
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        tokens, tables = sum(self.COUNTS), torch.arange(9).view(3, 3).flip(1)
+        self.q = torch.randn(tokens, self.HEADS, self.DIM).half()
+        self.pages = torch.randn(9, self.PAGE, 1, self.DIM).half()
+        lengths = dict(page_table=tables.int(), cache_seqlens=serving.int32(self.LENGTHS), cu_seqlens_q=serving.int32([0, 2, 3, 6]))
+        self.options: dict[str, Any] = dict(lengths, max_seqlen_q=3, softmax_scale=0.1, causal=True)
+        self.tables = tables
+
+    def parts(self) -> dict[str, Any]:
+        """Returns what SGLang passes: queries and pages in two parts, rotated columns first."""
+        n = self.LATENT
+        return dict(q=self.q[..., n:], qv=self.q[..., :n], k_cache=self.pages[..., n:], v_cache=self.pages[..., :n], **self.options)
+
+    def expect(self, out: Any) -> None:
+        first = 0
+        for count, length, table in zip(self.COUNTS, self.LENGTHS, self.tables):
+            keys = self.pages[table].flatten(0, 1)[:length, 0].double()
+            scores = 0.1 * torch.einsum("qhd,kd->hqk", self.q[first : first + count].double(), keys)
+            scores += torch.full((count, length), -torch.inf).triu(length - count + 1)
+            wanted = torch.einsum("hqk,kd->qhd", scores.softmax(-1), keys[:, : self.LATENT])
+            torch.testing.assert_close(out[first : first + count].double(), wanted, atol=4e-3, rtol=2e-3)
+            first += count
+
+
+def test_parts_of_latents_are_views_of_one_cache(monkeypatch: Any) -> None:
+    """Queries and pages whose parts follow each other in memory are not copied."""
+    latents = Latents()
+    monkeypatch.setattr(torch, "cat", None)
+    out = fa2.sglang.flash_attn_with_kvcache(**latents.parts(), ver=3, num_splits=0, window_size=(-1, -1), k_descale=None)
+    latents.expect(out)
+
+
+def test_latents_of_8_bits_have_one_factor() -> None:
+    latents, factors = Latents(), dict(k_descale=torch.ones(3, 1), v_descale=torch.ones(3, 1))
+    latents.expect(fa2.sglang.flash_attn_with_kvcache(**latents.parts(), **factors))  # ignored with 16 bits
+    parts = latents.parts()
+    parts.update(k_cache=parts["k_cache"].to(torch.float8_e4m3fn), v_cache=parts["v_cache"].to(torch.float8_e4m3fn))
+    with pytest.raises(NotImplementedError, match="must be one with qv"):
+        fa2.sglang.flash_attn_with_kvcache(**parts, **factors)
+
+
 def test_what_is_not_computed_is_told() -> None:
-    with pytest.raises(NotImplementedError, match="qv, score_mod.*another attention backend"):
-        call(serving.make(), qv=SINKS, score_mod=lambda *_: 0, mask_mod=None)
+    with pytest.raises(NotImplementedError, match="rel_bias, score_mod.*another attention backend"):
+        call(serving.make(), rel_bias=SINKS, score_mod=lambda *_: 0, mask_mod=None)
 
 
 def test_register(monkeypatch: Any) -> None:
-    """register() adds the backend to SGLang's registry."""
+    """register() adds the backend to SGLang's registry, and to the lists that models with latent attention read."""
     registry, arguments = types.ModuleType("registry"), types.ModuleType("arguments")
     backends: dict[str, Any] = {"fa3": None}
-    choices = ["fa3"]
+    choices, chunked = ["fa3"], ["fa3"]
     vars(registry).update(
         ATTENTION_BACKENDS=backends, register_attention_backend=lambda name: lambda made: backends.update({name: made})
     )
     vars(arguments).update(ATTENTION_BACKEND_CHOICES=choices, add_attention_backend_choices=choices.extend)
+    vars(arguments).update(CHUNKED_PREFIX_CACHE_SUPPORTED_ATTENTION_BACKENDS=chunked)
     for name in ("sglang", "sglang.srt", "sglang.srt.layers", "sglang.srt.layers.attention"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "sglang.srt.layers.attention.attention_registry", registry)
     monkeypatch.setitem(sys.modules, "sglang.srt.server_args", arguments)
+    vars(sys.modules["sglang.srt"])["server_args"] = arguments
     assert fa2.sglang.register() == fa2.sglang.register() == "fa2"
-    assert choices == ["fa3", "fa2"] and callable(backends["fa2"])
+    assert choices == chunked == ["fa3", "fa2"] and callable(backends["fa2"])
     with pytest.raises(ValueError, match="fa3"):
         fa2.sglang.register("fa3")
 
@@ -150,6 +199,10 @@ class FlashAttentionBackend:
 
     def prepare_paged_mha_query(self, q, q_rope, k_rope, layer, *, logical_batch_size, kv_head_num, is_prefill):
         raise AssertionError("a query was cast to the dtype of the cache")
+
+    def forward_absorbed(self, **options):
+        assert self.fa_impl_ver in (3, 4), "Only FA3/FA4 support here"
+        return flash_attn_with_kvcache(ver=self.fa_impl_ver, num_splits=0, **options)
 
     def forward_decode(self, layer=None, **options):
         if layer is not None:
@@ -187,7 +240,10 @@ def runner(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     "changes, told",
     [
-        ({"use_mla_backend": True}, "multi-head latent"),
+        (
+            {"use_mla_backend": True, "kv_cache_dtype": torch.float8_e4m3fn},
+            "kv_cache_dtype = float8_e4m3fn, must be of 16 bits with multi-head latent attention",
+        ),
         ({"kv_cache_dtype": torch.float8_e5m2}, "kv_cache_dtype = float8_e5m2, must be float16, bfloat16 or float8_e4m3fn"),
         ({"kv_cache_dtype": torch.float8_e4m3fnuz}, "kv_cache_dtype = float8_e4m3fnuz, must be"),
         ({"kv_cache_dtype": torch.float8_e4m3fn, "kv_cache_dtype_str": "mxfp8"}, "mxfp8, must have one factor"),
@@ -222,6 +278,29 @@ def test_forward_reaches_fa2(backend: Any) -> None:
     layer = types.SimpleNamespace(k_scale=None, v_scale=None)
     batch = serving.with_8_bits(serving.make(((1, 33), (1, 1))), 1, 1)
     serving.expect(batch, made.forward_decode(layer, causal=True, **options), mask="bottom_right")
+
+
+@pytest.mark.parametrize("backend", ["of its shape"], indirect=True)
+def test_models_with_latents_reach_fa2(backend: Any, monkeypatch: Any) -> None:
+    latents = Latents()
+    latents.expect(backend(runner(use_mla_backend=True)).forward_absorbed(**latents.parts()))
+    serve_latents = sys.modules["fa2.sglang.backend"].serve_latents  # type: ignore[attr-defined]
+    with pytest.raises(fa2.InvalidRequest, match="use_mla_backend = True, must be False with this SGLang"):
+        serve_latents(["fa2"])
+    handlers: dict[str, Any] = {}
+    absorbing = ["fa3"]
+    models = {name: types.ModuleType(name) for name in ("models", "deepseek_common", "utils", "attention_backend_handler")}
+    vars(models["utils"])["FORWARD_ABSORB_CORE_ATTENTION_BACKENDS"] = absorbing
+    registry = types.SimpleNamespace(register=lambda name, handler: handlers.update({name: handler}))
+    vars(models["attention_backend_handler"]).update(AttentionBackendRegistry=registry, handle_attention_fa3="as fa3")
+    vars(models["deepseek_common"])["utils"] = models["utils"]
+    monkeypatch.setitem(sys.modules, "sglang.srt.models", models["models"])
+    monkeypatch.setitem(sys.modules, "sglang.srt.models.deepseek_common", models["deepseek_common"])
+    monkeypatch.setitem(sys.modules, "sglang.srt.models.deepseek_common.utils", models["utils"])
+    monkeypatch.setitem(sys.modules, "sglang.srt.models.deepseek_common.attention_backend_handler", models["attention_backend_handler"])
+    serve_latents(["fa2", "mine"])
+    serve_latents(["fa2"])
+    assert absorbing == ["fa3", "fa2", "mine"] and handlers == {"fa2": "as fa3", "mine": "as fa3"}
 
 
 @pytest.mark.parametrize("backend", ["of its shape"], indirect=True)

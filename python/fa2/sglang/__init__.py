@@ -19,21 +19,28 @@ def register(name: str = "fa2") -> str:
 
     Raises ValueError for a name that SGLang has itself.
     """
+    from sglang.srt import server_args
     from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS, register_attention_backend
-    from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES, add_attention_backend_choices
 
     if ATTENTION_BACKENDS.get(name, _create) is not _create:
         raise ValueError(f'name = "{name}", must not be the name of a backend that SGLang has')
     register_attention_backend(name)(_create)
-    if name not in ATTENTION_BACKEND_CHOICES:
-        add_attention_backend_choices([name])
+    if name not in server_args.ATTENTION_BACKEND_CHOICES:
+        server_args.add_attention_backend_choices([name])
+    chunked = getattr(server_args, "CHUNKED_PREFIX_CACHE_SUPPORTED_ATTENTION_BACKENDS", [])
+    if name not in chunked:
+        chunked.append(name)  # read while SGLang resolves its arguments; of models with latent attention
     return name
 
 
 def _create(runner: Any) -> Any:
     """Makes the backend for a ModelRunner. SGLang calls this if fa2 was chosen."""
-    from .backend import Backend
+    from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS
 
+    from .backend import Backend, serve_latents
+
+    if runner.use_mla_backend:
+        serve_latents([name for name, made in ATTENTION_BACKENDS.items() if made is _create])
     return Backend(runner)
 
 
@@ -58,6 +65,7 @@ def flash_attn_varlen_func(
     out: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
+    qv: Any = None,
     ver: int = 3,
     **others: Any,
 ) -> Any:
@@ -65,10 +73,16 @@ def flash_attn_varlen_func(
 
     q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, ...), or pages with page_table and seqused_k. num_splits: 1
     requests bits that do not depend on the batch. k and v may be float8_e4m3fn: k_descale and v_descale, float32 (batch,
-    heads_kv) or with 1 for any batch and heads, are then their factors, which are ignored with k and v of 16 bits. So is ver. Any other argument must be
+    heads_kv) or with 1 for any batch and heads, are then their factors, which are ignored with k and v of 16 bits. So is ver. qv: latent attention (MLA)
+    with the scores q k^T + qv v^T, as in fa2.flash_attn_3_interface; both factors must be one tensor. Any other argument must be
     None, else NotImplementedError. Raises as attention() does.
     """
     refuse("SGLang", **others)
+    if qv is not None:
+        from .._latent import join_tensors
+
+        factors = (None, None) if k.dtype == q.dtype else (k_descale, v_descale)
+        q, k, v = join_tensors(q, k, v, qv, *factors)
     return attention(
         q,
         k,

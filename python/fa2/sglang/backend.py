@@ -12,7 +12,7 @@ from .._padding import MOST_COLUMNS, multiple_of
 from .._substitute import substitute
 from . import flash_attn_varlen_func, flash_attn_with_kvcache
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "serve_latents"]
 
 # SGLang's workers do not tell in their environment that they are ranks of one model, and ranks must not measure beside it.
 os.environ.setdefault("FA2_TUNE", "stored")
@@ -30,7 +30,8 @@ class Backend(_Backend):  # type: ignore[misc]
         self.flash_attn_varlen_func = flash_attn_varlen_func
         self.flash_attn_with_kvcache = flash_attn_with_kvcache
         self._get_scheduler_metadata = None  # fa2's kernels schedule themselves
-        self.fa_impl_ver = 0  # no such version exists, so that a call which would reach FlashAttention is an error
+        # No such version exists, so that a call which would reach FlashAttention is an error. Latent attention must have one that does.
+        self.fa_impl_ver = 3 if model_runner.use_mla_backend else 0
 
     def prepare_paged_mha_query(self, q: Any, q_rope: Any, k_rope: Any, layer: Any, **sizes: Any) -> tuple[Any, ...]:
         """Returns queries and rotary parts as they are, and the layer's factors of keys and values, (1, 1 or heads).
@@ -41,13 +42,37 @@ class Backend(_Backend):  # type: ignore[misc]
         return q, q_rope, k_rope, k_scale, v_scale
 
 
+def serve_latents(names: list[str]) -> None:
+    """Tells SGLang's models with multi-head latent attention to call the backends of these names as they call FlashAttention-3's.
+
+    Prompts then attend to keys and values of their own heads, and queries after a cached prefix to latents, whose rotated
+    columns and others come apart.
+    """
+    try:
+        from sglang.srt.models.deepseek_common import utils
+        from sglang.srt.models.deepseek_common.attention_backend_handler import AttentionBackendRegistry, handle_attention_fa3
+
+        absorbing = utils.FORWARD_ABSORB_CORE_ATTENTION_BACKENDS
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequest(
+            f"use_mla_backend = True, must be False with this SGLang ({error}): update it to 0.5.23, or choose another --attention-backend"
+        ) from error
+    for name in names:
+        AttentionBackendRegistry.register(name, handle_attention_fa3)
+        if name not in absorbing:
+            absorbing.append(name)
+
+
 def _check(runner: Any) -> None:
     dtype, head_dim = str(runner.kv_cache_dtype).removeprefix("torch."), runner.model_config.head_dim
     multiple = multiple_of(runner.kv_cache_dtype)
     wrong = []
-    if runner.use_mla_backend:
-        wrong.append("use_mla_backend = True, must be False: this backend does not run multi-head latent attention")
-    if dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
+    if runner.use_mla_backend and dtype not in ("float16", "bfloat16"):
+        wrong.append(
+            f"kv_cache_dtype = {dtype}, must be of 16 bits with multi-head latent attention, for which SGLang would copy all of "
+            "the cache to 16 bits in every layer: pass --kv-cache-dtype auto"
+        )
+    elif dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
         wrong.append(f"kv_cache_dtype = {dtype}, must be float16, bfloat16 or float8_e4m3fn: pass --kv-cache-dtype auto or fp8_e4m3")
     elif getattr(runner, "kv_cache_dtype_str", dtype) == "mxfp8":
         wrong.append("kv_cache_dtype = mxfp8, must have one factor per layer: pass --kv-cache-dtype auto or fp8_e4m3")
