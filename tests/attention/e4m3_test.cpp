@@ -206,12 +206,12 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
   call.args.softmax_scale = 1.0f;
   std::ranges::fill(call.q.values, 0.0f);
   std::ranges::fill(call.k.values, 0.0f);
-  // The two largest elements cancel each other, and leave the small one, in another product of 16 columns.
-  call.k.at(0, 0, 0, 3) = 1, call.k.at(0, 0, 0, 6) = -1, call.k.at(0, 0, 0, 20) = 1;
+  // The two largest elements, in any pair of columns, cancel each other, and leave the small one in another product of 16 columns.
+  for (int col = 0; col < 32; ++col) call.k.at(0, 0, 0, col) = col / 8 == 1 ? -1.0f : 1.0f;
   const auto magnitude = [&](int row) { return std::ldexp(1.5f, kLeast + kDistance * row); };
   for (int row = 0; row < kZero; ++row) {
-    call.q.at(0, 0, row, 3) = call.q.at(0, 0, row, 6) = magnitude(row);
-    call.q.at(0, 0, row, 20) = magnitude(row) * 0x1p-30f;
+    call.q.at(0, 0, row, row % 8) = call.q.at(0, 0, row, row % 8 + 8) = magnitude(row);
+    call.q.at(0, 0, row, row % 16 + 16) = magnitude(row) * 0x1p-30f;
   }
   call.q.at(0, 0, kInfinite, 3) = std::numeric_limits<float>::infinity();
   call.q.at(0, 0, kNan, 20) = std::numeric_limits<float>::quiet_NaN();
