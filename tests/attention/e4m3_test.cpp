@@ -208,7 +208,7 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
   std::ranges::fill(call.k.values, 0.0f);
   // The two largest elements, in any pair of columns, cancel each other, and leave the small one in another product of 16 columns.
   for (int col = 0; col < 32; ++col) call.k.at(0, 0, 0, col) = col / 8 == 1 ? -1.0f : 1.0f;
-  const auto magnitude = [&](int row) { return std::ldexp(1.5f, kLeast + kDistance * row); };
+  const auto magnitude = [&](int row) { return std::ldexp(1.5f, kLeast + kDistance * (7 * row % kZero)); };
   for (int row = 0; row < kZero; ++row) {
     call.q.at(0, 0, row, row % 8) = call.q.at(0, 0, row, row % 8 + 8) = magnitude(row);
     call.q.at(0, 0, row, row % 16 + 16) = magnitude(row) * 0x1p-30f;
