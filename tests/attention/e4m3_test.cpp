@@ -199,7 +199,7 @@ TEST_CASE("8-bit keys and values: one factor for all, by strides of 0") {
 TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of the largest") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  constexpr int kLeast = -96, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27;
+  constexpr int kLeast = -90, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27;
   GuardedCall call(
       {.dtype = DType::bf16, .head_dim = 32, .kv_type = KvType::e4m3, .seqlen_q = kNan + 1, .seqlen_k = 1});
   call.k_descale.clear(), call.v_descale.clear();
@@ -219,8 +219,11 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
     INFO(config);
     run(call, config);
     const std::vector<float> lse = call.lse();
-    for (int row = 0; row < kZero; ++row)
-      CHECK(lse[row] == doctest::Approx(magnitude(row) * 0x1p-30f).epsilon(1e-6));
+    for (int row = 0; row < kZero; ++row) {
+      const float wanted = magnitude(row) * 0x1p-30f;
+      CHECK_MESSAGE(std::abs(lse[row] / wanted - 1) < 1e-6f, "row ", row, ": ", lse[row], ", must be ",
+                    wanted);
+    }
     CHECK(lse[kZero] == 0.0f);
     CHECK_FALSE(std::isfinite(lse[kInfinite]));
     CHECK(std::isnan(lse[kNan]));
