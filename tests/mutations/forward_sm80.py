@@ -15,7 +15,7 @@ BUGS = {
          "return EveryRow{};"),
         ("await_keys", "one slot: V is loaded without a bound", "load_values(values(), n, outer_rows(n))",
          "load_values(values(), n, inner_rows(n))"),
-        ("load_values", "the next block is looked up as this one", "look_up(k, n - 1,", "look_up(k, n,", "pages"),
+        ("load_values", "the next block is looked up as this one", "look_up(n - 1);", "look_up(n);", "pages"),
         ("outer_rows", "window: values before it are loaded", "return RowsWithin{blocks.key_begin - first,",
          "return RowsWithin{-Config::tile_n,", "variants"),
     ],

@@ -76,7 +76,7 @@ struct PagedRows {
   FA2_DEVICE i64 offset(int key) const { return offset(key, pages.entry_of(key)); }
 };
 
-/// Where the keys of a KV block lie, for keys and values. It is looked up while the block before is loaded, because the table's
+/// Where the keys of a KV block lie, for keys and values. A ring may look it up while it loads the block before, because the table's
 /// entries take as long to arrive as keys do. Keys that are not paged need none.
 template <class Config, int kThreads, bool kPaged = (Config::page_size > 0)>
 struct BlockEntries {

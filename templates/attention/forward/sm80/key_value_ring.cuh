@@ -30,6 +30,8 @@ struct KeyValueRing {
   using Layout = SharedLayout<Config>;
   static constexpr bool one_slot = Config::stages == 1;
   static_assert(!one_slot || !Config::values_in_keys, "a slot holds keys until their values have been used");
+  /// Whether a block's pages are looked up while the one before is loaded. A warp with more rows has no register for that.
+  static constexpr bool looks_ahead = Config::tile_m <= 16 * Config::warps;
   /// cp.async groups that start() leaves in flight.
   static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
 
@@ -41,7 +43,7 @@ struct KeyValueRing {
   typename Values::Source v;
   SharedAddress base;
   KeyBlocks<Config> blocks;
-  BlockEntries<Config, Team::threads> entries;  ///< of the block that is loaded next
+  BlockEntries<Config, Team::threads> entries;  ///< of the block that is loaded, or next
   int current;  ///< slot that is being read; the slot before it is overwritten next
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
@@ -51,7 +53,7 @@ struct KeyValueRing {
   FA2_DEVICE void start() {
     current = 0;
     const int last = blocks.end - 1;
-    if (last >= blocks.begin) entries.look_up(k, last, Team::thread());
+    if (looks_ahead && last >= blocks.begin) look_up(last);
     fetch<one_slot>(last, 0, outer_rows(last));
     FA2_UNROLL
     for (int ahead = 1; ahead < started_groups; ++ahead)
@@ -115,6 +117,7 @@ struct KeyValueRing {
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
+      if (!looks_ahead) look_up(n);
       load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n, entries), rows);
       if constexpr (!kKeysOnly)
         load_values(typename Layout::ValueTile{slot(slot_index) + Layout::values_start}, n, rows);
@@ -122,12 +125,15 @@ struct KeyValueRing {
     ptx::cp_async_commit_group();
   }
 
-  /// Starts to load the values of block `n`, and looks up the next block.
+  /// Starts to load the values of block `n`, whose keys have been loaded.
   template <class Rows>
   FA2_DEVICE void load_values(typename Layout::ValueTile tile, int n, Rows rows) {
+    if (one_slot && !looks_ahead) look_up(n);
     if constexpr (!Config::values_in_keys) load(tile, Values::block(v, n, entries), rows);
-    if (n > blocks.begin) entries.look_up(k, n - 1, Team::thread());
+    if (looks_ahead && n > blocks.begin) look_up(n - 1);
   }
+
+  FA2_DEVICE void look_up(int n) { entries.look_up(k, n, Team::thread()); }
 
   template <class Tile, class Source, class Rows>
   FA2_DEVICE static void load(Tile tile, const Source& source, Rows rows) {
