@@ -199,9 +199,9 @@ TEST_CASE("8-bit keys and values: one factor for all, by strides of 0") {
 TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of the largest") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  constexpr int kLeast = -90, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27;
+  constexpr int kLeast = -90, kDistance = 8, kZero = 25, kInfinite = 26, kNan = 27, kTiny = 28;
   GuardedCall call(
-      {.dtype = DType::bf16, .head_dim = 32, .kv_type = KvType::e4m3, .seqlen_q = kNan + 1, .seqlen_k = 1});
+      {.dtype = DType::bf16, .head_dim = 32, .kv_type = KvType::e4m3, .seqlen_q = kTiny + 1, .seqlen_k = 1});
   call.k_descale.clear(), call.v_descale.clear();
   call.args.softmax_scale = 1.0f;
   std::ranges::fill(call.q.values, 0.0f);
@@ -215,6 +215,7 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
   }
   call.q.at(0, 0, kInfinite, 3) = std::numeric_limits<float>::infinity();
   call.q.at(0, 0, kNan, 20) = std::numeric_limits<float>::quiet_NaN();
+  call.q.at(0, 0, kTiny, 20) = 0x1.8p-120f;  // no float is large enough to bring it to the end of float16
   for (const std::string& config : kMmaConfigs) {
     INFO(config);
     run(call, config);
@@ -227,5 +228,6 @@ TEST_CASE("8-bit keys: bfloat16 queries of any magnitude, with elements 2^-30 of
     CHECK(lse[kZero] == 0.0f);
     CHECK_FALSE(std::isfinite(lse[kInfinite]));
     CHECK(std::isnan(lse[kNan]));
+    CHECK(std::abs(lse[kTiny] / 0x1.8p-120f - 1) < 1e-6f);
   }
 }
