@@ -50,10 +50,8 @@ struct RowScales<BFloat16, kM> {
     for (int m = 0; m < kM; ++m) {
       FA2_UNROLL
       for (int half = 0; half < 2; ++half) {
-        float of_row = ptx::max_f32(largest.value[m][0][half], largest.value[m][0][half + 2]);
-        add(of_row, ptx::shfl_bfly(of_row, 1));
-        add(of_row, ptx::shfl_bfly(of_row, 2));
-        inverse[m][half] = inverse_scale(of_row);
+        const float of_lane = ptx::max_f32(largest.value[m][0][half], largest.value[m][0][half + 2]);
+        inverse[m][half] = inverse_scale(quad_maximum(of_lane));
       }
     }
   }
@@ -68,14 +66,10 @@ struct RowScales<BFloat16, kM> {
   /// Makes scores of scaled queries those of the queries.
   template <int kN>
   FA2_DEVICE void unscale(AccumulatorTile<kM, kN>& scores) const {
-    FA2_UNROLL
-    for (int m = 0; m < kM; ++m) {
+    for_each_four(scores, [&](float(&four)[4], int block) {
       FA2_UNROLL
-      for (int n = 0; n < kN; ++n) {
-        FA2_UNROLL
-        for (int i = 0; i < 4; ++i) scores.value[m][n][i] *= inverse[m][i / 2];
-      }
-    }
+      for (int i = 0; i < 4; ++i) four[i] *= inverse[block / kN][i / 2];
+    });
   }
 
  private:

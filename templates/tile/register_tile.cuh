@@ -1,6 +1,7 @@
 // A warp's register tiles, in the layouts of mma.m16n8k16.
 #pragma once
 
+#include "ptx/barrier.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
@@ -91,6 +92,12 @@ FA2_DEVICE void for_each_four(AccumulatorTile<kM, kN>& of, const F& f) {
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) f(of.value[m][n], m * kN + n);
   }
+}
+
+/// Returns the largest value of the four lanes that share a row.
+FA2_DEVICE float quad_maximum(float x) {
+  x = ptx::max_f32(x, ptx::shfl_bfly(x, 1));
+  return ptx::max_f32(x, ptx::shfl_bfly(x, 2));
 }
 
 /// Returns the largest magnitude among this lane's scores.

@@ -140,7 +140,6 @@ BUGS = {
     ],
     "softmax.cuh": [
         ("raise_maximum", "no rescale of the row sum when the maximum rises", "row_sum[m][half] *= correction[m][half];", ""),
-        ("quad_maximum", "row maximum over two of a quad's lanes", "x = ptx::max_f32(x, ptx::shfl_bfly(x, 1));", ""),
         ("lane_maximum", "row maximum over even columns only", "ptx::max_f32(even, odd)", "even"),
         ("raise_maximum", "every lane of a quad raises to a maximum of its own", "quad_maximum(highest[m][half])",
          "highest[m][half]"),

@@ -18,9 +18,9 @@ BUGS = {
         ("order_like_bytes", "queries overwritten before other lanes have read them", "ptx::bar_warp_sync();", "", "8-bit"),
         ("find", "the lower of two elements left out", "ptx::float_of(block.pair[m][i] << 16)", "ptx::float_of(block.pair[m][i])",
          "8-bit keys: bfloat16"),
-        ("find", "elements of half of the lanes left out", "add(of_row, ptx::shfl_bfly(of_row, 2));", "", "8-bit keys: bfloat16"),
+        ("find", "elements of other lanes left out", "inverse_scale(quad_maximum(of_lane))", "inverse_scale(of_lane)", "8-bit keys: bfloat16"),
         ("find", "one half's scales for both", "largest.value[m][0][half + 2]", "largest.value[m][0][2]", "8-bit keys: bfloat16"),
-        ("unscale", "scores of one row unscaled like the other's", "*= inverse[m][i / 2]", "*= inverse[m][0]", "8-bit keys: bfloat16"),
+        ("unscale", "scores of one row unscaled like the other's", "*= inverse[block / kN][i / 2]", "*= inverse[block / kN][0]", "8-bit keys: bfloat16"),
         ("inverse_scale", "no limit for small rows", "(exponent > 16 ? exponent - 15 : 1)", "(exponent - 15)", "8-bit"),
     ],
     "byte_tile.cuh": [
@@ -36,6 +36,7 @@ BUGS = {
          "+ 1])}}", "8-bit"),
     ],
     "register_tile.cuh": [
+        ("quad_maximum", "row maximum over two of a quad's lanes", "x = ptx::max_f32(x, ptx::shfl_bfly(x, 1));", ""),
         ("for_each_score", "mask of the fragment's halves swapped", "8 * half + fragment_row()",
          "8 * (1 - half) + fragment_row()"),
         ("round_to_operand_a", "registers of the A operand swapped", "2 * step + i / 2]", "2 * step + i % 2]"),

@@ -238,11 +238,6 @@ struct OnlineSoftmax {
     }
   }
 
-  FA2_DEVICE static float quad_maximum(float x) {
-    x = ptx::max_f32(x, ptx::shfl_bfly(x, 1));
-    return ptx::max_f32(x, ptx::shfl_bfly(x, 2));
-  }
-
   template <int kN>
   FA2_DEVICE static float lane_maximum(const AccumulatorTile<kM, kN>& tile, int m, int half) {
     // Two partial maxima, because one would wait for the latency of every maximum.
