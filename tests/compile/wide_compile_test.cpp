@@ -16,16 +16,16 @@ using namespace fa2::test;
 
 namespace {
 
-/// Returns kernels for one query, for a few, and for prompts, paged and not, with plain and other scores, in which any two choices
+/// Returns kernels for one query, for a few in one tile and in two, and for prompts, paged and not, with plain and other scores, in which any two choices
 /// meet.
 std::vector<KernelSource> wide_kernels() {
   constexpr std::pair<int, int> kHeadDims[] = {{264, 264}, {320, 320}, {512, 512}, {576, 512}, {64, 512}};
-  enum Use { decode, drafts, prompt, invariant };
-  constexpr int kQueries[] = {1, 2, 2048, 2048};
+  enum Use { decode, drafts, two_tiles, prompt, invariant };
+  constexpr int kQueries[] = {1, 2, 8, 2048, 2048};
   enum Values { apart, in_keys, bytes, bytes_in_keys };
   Kernels kernels;
   for (const Combination& c :
-       pairwise({std::size(kFamilies), std::size(kHeadDims), 4, kScoreVariants, 3, 4, 2})) {
+       pairwise({std::size(kFamilies), std::size(kHeadDims), std::size(kQueries), kScoreVariants, 3, 4, 2})) {
     PlannedProblem p = square(512, kMasks[c[2] != decode], kQueries[c[2]]);
     std::tie(p.head_dim, p.head_dim_v) = kHeadDims[c[1]];
     p.heads_q = 16 * (p.heads_kv = 1);

@@ -18,12 +18,14 @@ struct RowSum {
 /// One row of a partial output, in global or shared memory: float32, normalised, followed by its RowSum.
 struct GlobalPartRow {
   float* to;
+  FA2_DEVICE GlobalPartRow from_column(int col) const { return {to + col}; }
   FA2_DEVICE void put(int col, const ptx::Vector8& value) const { ptx::st_global_v2(to + col, value); }
   FA2_DEVICE void put(int col, const ptx::Vector16& value) const { ptx::st_global_v4(to + col, value); }
   FA2_DEVICE void load(int col, float (&value)[4]) const { ptx::ld_global_v4_f32(to + col, value); }
 };
 struct SharedPartRow {
   SharedAddress to;
+  FA2_DEVICE SharedPartRow from_column(int col) const { return {at(col)}; }
   FA2_DEVICE void put(int col, const ptx::Vector8& value) const { ptx::st_shared_v2(at(col), value); }
   FA2_DEVICE void put(int col, const ptx::Vector16& value) const { ptx::st_shared_v4(at(col), value); }
   FA2_DEVICE void load(int col, float (&value)[4]) const { ptx::ld_shared_v4_f32(at(col), value); }
@@ -46,24 +48,27 @@ struct PartRow {
   template <class Row, int kM, int kN>
   FA2_DEVICE static void put_row(const Row& row, const AccumulatorTile<kM, kN>& output, int m, int half,
                                  int first_col) {
+    // The lane's column is part of the address, so that blocks differ by constants.
+    const Row of_lane = row.from_column(fragment_col());
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
       const float(&value)[4] = output.value[m][n];
       if (first_col + 8 * n < cols)
-        row.put(first_col + 8 * n + fragment_col(),
-                ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
+        of_lane.put(first_col + 8 * n,
+                    ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
     }
   }
   template <class Row, int kM, int kN>
   FA2_DEVICE static void put_row(const Row& row, const InterleavedTile<kM, kN>& output, int m, int half,
                                  int first_col) {
+    const Row of_lane = row.from_column(2 * fragment_col());
     FA2_UNROLL
     for (int n = 0; n < kN; n += 2) {
       const float(&even)[4] = output.value[m][n], (&odd)[4] = output.value[m][n + 1];
       if (first_col + 8 * n < cols)
-        row.put(first_col + 8 * n + 2 * fragment_col(),
-                ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
-                               ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
+        of_lane.put(first_col + 8 * n,
+                    ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
+                                   ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
     }
   }
 
