@@ -65,6 +65,9 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 }
 
 constexpr int kMostSplitRows = 32;  // of the largest tile
+// Over 8-bit keys and values, which forward_sm90 does not read: rows whose tiles of 32 read a head's keys twice, and heads from
+// which on one thread block each, of forward_sm80, is as fast.
+constexpr std::int64_t kMostRowsOfBytes = 64, kManyHeads = 128;
 
 // Bytes of keys and values (docs/kernel-notes.md). Up to kFew, as many warps as possible read them; above kLittle, startup costs
 // are small against reading.
@@ -96,18 +99,43 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
   return c;
 }
 
+/// Adds a config of four warps, unless some have no room.
+void add_if_four_warps(std::vector<KernelConfig>& configs, const KernelConfig& c) {
+  if (c.warps == 4) configs.push_back(c);
+}
+
 /// Returns configs for more than a few 8-bit keys: more warps, in blocks of their own, than 16-bit ones need. Where lengths
 /// differ, a third block hides what the others wait for; looking up each row's page takes the registers for it.
-std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch, int tile_m) {
-  const AttentionTraits traits = traits_of(p);
-  constexpr int kWarps = 4;
+std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch) {
   std::vector<KernelConfig> configs;
   constexpr int kKeys = 32;
-  for (int blocks = p.varlen && p.page_size % kKeys == 0 ? 3 : 2; blocks > 1; --blocks) {
-    const KernelConfig c = split_config(traits, arch, tile_m, kKeys, kWarps, blocks);
-    if (c.warps == kWarps) configs.push_back(c);
-  }
+  for (int blocks = p.varlen && p.page_size % kKeys == 0 ? 3 : 2; blocks > 1; --blocks)
+    add_if_four_warps(configs, split_config(traits_of(p), arch, 16, kKeys, 4, blocks));
   return configs;
+}
+
+/// Returns configs for more than 16 rows, best first. Over 8-bit keys an SM has two thread blocks, and tiles of 32 keys are faster,
+/// but in wider heads pages take their registers.
+std::vector<KernelConfig> configs_of_many_rows(const AttentionTraits& traits, const Arch& arch) {
+  std::vector<KernelConfig> configs;
+  if (traits.kv_type == KvType::e4m3) {
+    if (traits.page_size == 0 || std::max(traits.head_dim, traits.head_dim_v) <= 96)
+      add_if_four_warps(configs, split_config(traits, arch, 32, 32, 4, 2));
+    add_if_four_warps(configs, split_config(traits, arch, 32, 16, 4, 2));
+  }
+  configs.push_back(split_config(traits, arch, 32, 16, 4));
+  return configs;
+}
+
+/// Returns whether a head's query rows, together, are few enough for tiles that split keys.
+bool has_few_rows(const PlannedProblem& p, const Arch& arch) {
+  if (p.kv_type == KvType::e4m3) {
+    const std::int64_t rows = p.seqlen_q * (p.heads_q / p.heads_kv);
+    return rows <= kMostSplitRows || (rows <= kMostRowsOfBytes && p.batch * p.heads_kv < kManyHeads);
+  }
+  // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
+  return packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q) <=
+         (wgmma_rules::runs_on(arch) ? 16 : kMostSplitRows);
 }
 
 /// Returns keys of one head that are neither few nor many.
@@ -115,28 +143,26 @@ std::int64_t some_keys(const AttentionTraits& traits) {
   return static_cast<std::int64_t>((kFew + kLittle) / 2) / key_value_format(traits).bytes_per_key();
 }
 
-/// Returns nothing if a tile cannot hold all query rows.
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
-  if (p.batch_invariant) return {};
+  if (p.batch_invariant || !has_few_rows(p, arch)) return {};
   const AttentionTraits traits = traits_of(p);
-  // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
-  const int most_rows = wgmma_rules::runs_on(arch) && p.kv_type != KvType::e4m3 ? 16 : kMostSplitRows;
   const std::int64_t rows = packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q);
-  if (rows > most_rows) return {};
-  // Heads that do not share a tile would read, and convert, 8-bit keys once each.
-  const bool share = p.seqlen_q * (p.heads_q / p.heads_kv) <= kMostSplitRows;
-  if (p.kv_type == KvType::e4m3 && !share) return {};
   // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
   const bool is_wide = std::max(traits.head_dim, traits.head_dim_v) > 128;
   const int tile_m = rows <= 16 || is_wide ? 16 : 32;
-  const KernelConfig many = split_config(traits, arch, tile_m, 16, tile_m == 16 ? 8 : 4);
-  const KernelConfig fewer = split_config(traits, arch, tile_m, 32, 4);
   KernelConfig safe = split_config(traits, arch, 16, 16, 4);
   safe.q_in_registers = 0;
-  if (tile_m == 32 || bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
+  if (tile_m == 32) {
+    std::vector<KernelConfig> configs = configs_of_many_rows(traits, arch);
+    configs.push_back(safe);
+    return configs;
+  }
+  const KernelConfig many = split_config(traits, arch, 16, 16, 8);
+  const KernelConfig fewer = split_config(traits, arch, 16, 32, 4);
+  if (bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
   if (p.kv_type != KvType::e4m3) return {fewer, many, safe};
   if (!p.varlen && p.batch * p.heads_kv >= kManyTiles) return {many, fewer, safe};
-  std::vector<KernelConfig> configs = split_configs_of_bytes(p, arch, tile_m);
+  std::vector<KernelConfig> configs = split_configs_of_bytes(p, arch);
   configs.insert(configs.end(), {fewer, many, safe});
   return configs;
 }
@@ -170,7 +196,8 @@ constexpr KernelKind kernels::forward_split = {
     .configs = configs,
     .heuristic = heuristic,
     .heuristic_limits = [](const AttentionTraits& traits, const Arch&) -> HeuristicLimits {
-      return {.packed_rows = kMostSplitRows + 1, .keys = {kShort, some_keys(traits)}};
+      const std::int64_t rows = traits.kv_type == KvType::e4m3 ? kMostRowsOfBytes : kMostSplitRows;
+      return {.packed_rows = rows + 1, .keys = {kShort, some_keys(traits)}};
     },
     .is_preferred = is_preferred,
     .constants =

@@ -15,22 +15,22 @@ using namespace fa2::test;
 
 namespace {
 
-/// Returns kernels of 8-bit keys and values, for one query, for a few heads of eight and for prompts, paged and not, with plain and
+/// Returns kernels of 8-bit keys and values, for one query, for tiles of 16 and of 32 rows and for prompts, paged and not, with plain and
 /// other scores, in which any two choices meet.
 std::vector<KernelSource> byte_key_kernels() {
   constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
-  enum Use { decode, drafts, prompt, invariant };
-  constexpr int kQueries[] = {1, 4, 2048, 2048};
+  enum Use { decode, drafts, many_drafts, prompt, invariant };
+  constexpr int kQueries[] = {1, 4, 12, 2048, 2048};
   Kernels kernels;
   for (const Combination& c :
-       pairwise({std::size(kFamilies), std::size(kHeadDims), 4, kScoreVariants, 2, 3})) {
+       pairwise({std::size(kFamilies), std::size(kHeadDims), std::size(kQueries), kScoreVariants, 2, 4})) {
     PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], kQueries[c[2]]);
     p.heads_q = 8 * (p.heads_kv = 4);
     p.seqlen_k = 8192;
     p.kv_type = KvType::e4m3;
     p.dtype = c[4] == 0 ? DType::bf16 : DType::f16;
     p.varlen = c[5] > 0;
-    p.page_size = c[5] == 2 ? 16 : 0;
+    p.page_size = c[5] == 2 ? 16 : c[5] == 3 ? 64 : 0;
     p.batch_invariant = c[2] == invariant;
     vary_scores(p, c[3]);
     kernels.add(p, *find_arch(kFamilies[c[0]]));

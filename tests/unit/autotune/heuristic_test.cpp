@@ -197,6 +197,27 @@ TEST_CASE(
   CHECK(config_of("sm_80", 1, 8192).kernel == KernelId::forward_sm80);
 }
 
+TEST_CASE("heuristic: 8-bit keys of up to 64 query rows a head are split, unless there are many heads") {
+  const auto kernel_of = [](std::int64_t batch, std::int64_t queries, std::int32_t group, int page_size) {
+    AttentionProblem p{.head_dim = 128, .varlen = true, .page_size = page_size, .kv_type = KvType::e4m3};
+    p.batch = batch;
+    p.heads_q = group * (p.heads_kv = 2);
+    p.seqlen_q = queries;
+    p.seqlen_k = 8192;
+    p.page_count = page_size > 0 ? 1 : 0;
+    return heuristic({p, {}}, *find_arch("sm_90a")).config.kernel;
+  };
+  for (const int page_size : {0, 16, 64}) {
+    for (const std::int64_t batch : {1, 8, 63}) {
+      CHECK(kernel_of(batch, 4, 8, page_size) == KernelId::forward_split);
+      CHECK(kernel_of(batch, 4, 12, page_size) == KernelId::forward_split);
+      CHECK(kernel_of(batch, 64, 1, page_size) == KernelId::forward_split);
+    }
+    CHECK(kernel_of(64, 4, 8, page_size) == KernelId::forward_split);
+    CHECK(kernel_of(64, 4, 12, page_size) == KernelId::forward_sm80);
+  }
+}
+
 TEST_CASE("heuristic: packed sequences count as batched ones of their mean length") {
   const Arch& arch = *find_arch("sm_90a");
   for (const int dim : {64, 128}) {
