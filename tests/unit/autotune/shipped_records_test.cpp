@@ -31,13 +31,17 @@ const std::map<std::string, AttentionTraits>& plain_traits() {
     for (const DType dtype : {DType::f16, DType::bf16})
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_top_left, MaskKind::causal_bottom_right})
         for (const RowAlignment rows :
-             {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order})
+             {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order}) {
+          const auto add = [&](int dim, int dim_v) {
+            const AttentionTraits traits =
+                traits_of({{.dtype = dtype, .head_dim = dim, .head_dim_v = dim_v, .mask = mask}, {rows}});
+            by_name.emplace(to_string(traits), traits);
+          };
           for (int dim = 8; dim <= 256; dim += 8)
-            for (int dim_v = 8; dim_v <= 256; dim_v += 8) {
-              const AttentionTraits traits =
-                  traits_of({{.dtype = dtype, .head_dim = dim, .head_dim_v = dim_v, .mask = mask}, {rows}});
-              by_name.emplace(to_string(traits), traits);
-            }
+            for (int dim_v = 8; dim_v <= 256; dim_v += 8) add(dim, dim_v);
+          for (const int dim : {320, 512}) add(dim, dim);
+          add(576, 512);  // latents
+        }
     return by_name;
   }();
   return all;
@@ -52,6 +56,12 @@ std::optional<AttentionTraits> traits_named(const std::string& name) {
     plain.erase(at, word.size() + 1);
     return true;
   };
+  KvType kv_type = KvType::same;
+  for (const KvType type : {KvType::e4m3, KvType::scaled, KvType::ds_mla})
+    if (take(fmt::format("kv_type_{}", to_string(type)))) kv_type = type;
+  int page_size = 0;
+  for (int size = 256; size > 0 && page_size == 0; --size)
+    if (take(fmt::format("page_size_{}", size))) page_size = size;
   PlannedProblem variants;
   const auto visit_variants = [](const auto& variant, auto&... problems) {
     PlannedProblem::visit(
@@ -69,6 +79,8 @@ std::optional<AttentionTraits> traits_named(const std::string& name) {
   if (found == plain_traits().end()) return std::nullopt;
   PlannedProblem problem = found->second;
   visit_variants([](const char*, auto& value, const auto& wanted) { value = wanted; }, problem, variants);
+  problem.kv_type = kv_type;
+  problem.page_size = page_size;
   const AttentionTraits traits = traits_of(problem);
   return to_string(traits) == name ? std::optional(traits) : std::nullopt;
 }
