@@ -33,6 +33,7 @@ class Problem(C.Structure):
         ("window_left", C.c_int64),
         ("window_right", C.c_int64),
         ("attention_chunk", C.c_int64),
+        ("score_text", C.c_int64),
         ("batch", C.c_int64),
         ("heads_q", C.c_int64),
         ("heads_kv", C.c_int64),

@@ -26,6 +26,10 @@ std::string trait_line(std::string_view name, MaskKind mask) {
 std::string trait_line(std::string_view, RowAlignment alignment) {
   return constant_line("bool", "rows_are_16_byte_aligned", alignment != RowAlignment::element);
 }
+// A kernel knows whether there are texts. The file that is rendered from them has what they say.
+std::string trait_line(std::string_view name, std::int64_t text) {
+  return constant_line("bool", name, text != 0);
+}
 template <class Value>
 std::string trait_line(std::string_view name, const Value& value) {
   if constexpr (std::is_enum_v<Value>) {

@@ -64,7 +64,7 @@ template <class Value>
 std::string flag_with(std::string_view field, const Value& value) {
   const bool is_choice = std::is_enum_v<Value> && std::ranges::count(kPhrases, field, &Phrase::field) > 0;
   if (value == Value{} && !is_choice) return "";
-  const std::string text = text_of(value);
+  const std::string text = field == "score_text" ? "FILE" : text_of(value);
   return flag_of(field) + (text.empty() ? "" : " ") + text;
 }
 
@@ -127,6 +127,7 @@ std::string variants_of(const AttentionTraits& traits) {
 std::string flag_of(std::string_view field) {
   if (field == "row_alignment") return "--alignment";
   if (field == "heads_q") return "--heads";
+  if (field == "score_text") return "--score-mod";  // or another of the texts
   std::string flag = fmt::format("--{}", field);
   std::ranges::replace(flag, '_', '-');
   return flag;

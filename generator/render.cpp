@@ -7,6 +7,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 #include <generator/problem_text.h>
+#include <generator/score_text_header.h>
 #include <generator/template_set.h>
 
 #include <algorithm>
@@ -87,12 +88,16 @@ KernelSource render(const KernelSpec& asked) {
   source.spec = spec_line(spec);
   std::vector<SourceFile> rendered = kind.headers(spec);
   rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
+  if (spec.traits.score_text != 0)
+    rendered.push_back(score_text_header(spec.traits.score_text, Lines::left_out));
   source.precompile_command = precompile_command(spec);
   source.entry = kind.entry;
   source.arch = spec.arch;
   source.options = compile_options(spec.arch);
   source.key_parts = key_parts(source, templates.digest, rendered);
   source.key = key_of(source.key_parts);
+  // Where a text comes from is no part of the kernel's identity, but messages of compilers name it.
+  if (spec.traits.score_text != 0) rendered.back() = score_text_header(spec.traits.score_text, Lines::named);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
   source.headers = headers_of(templates.headers, std::move(rendered));
   source.threads = kind.threads(spec.config);

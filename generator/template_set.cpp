@@ -44,7 +44,7 @@ TemplateSet made(const KernelKind& kind, const Arch& arch) {
   for (const EmbeddedFile& file : set.headers) {
     if (file.name == kDefaultsHeader) {
       all += framed({file.name, named_defaults(file.text, set.headers)});
-    } else if (!is_placeholder(file)) {
+    } else if (file.name != kConfigHeader) {
       all += framed(file);
     }
   }

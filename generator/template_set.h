@@ -19,7 +19,7 @@ inline constexpr std::string_view kDefaultsHeader = "config_defaults.cuh";
 struct TemplateSet {
   EmbeddedFile main;                  ///< the translation unit
   std::vector<EmbeddedFile> headers;  ///< all direct and indirect includes, and placeholders
-  /// Hash of the names and texts of all these files but placeholders. For config_defaults.cuh it covers named_defaults().
+  /// Hash of the names and texts of all these files but config.cuh. For config_defaults.cuh it covers named_defaults().
   std::string digest;
 };
 

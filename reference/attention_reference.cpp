@@ -41,6 +41,19 @@ std::vector<double> largest_of_groups(const std::vector<double>& values, std::in
   return largest;
 }
 
+double score_before_texts(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at,
+                          double product) {
+  const AttentionArgs& numbers = rule.numbers;
+  double score = product * rule.scale;
+  if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
+  if (p.alibi) {
+    const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
+    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
+    score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
+  }
+  return score;
+}
+
 template <class Arithmetic>
 Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
   const AttentionProblem& p = in.problem;
@@ -158,24 +171,18 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
 }
 
 double score_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at, double product) {
-  const AttentionArgs& numbers = rule.numbers;
-  double score = product * rule.scale;
-  if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
-  if (p.alibi) {
-    const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
-    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
-    score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
-  }
-  return score;
+  const double score = score_before_texts(p, rule, at, product);
+  return rule.functions.mod ? rule.functions.mod(score, at) : score;
 }
 
-double score_slope_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& /*at*/,
+double score_slope_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at,
                       double product) {
   double slope = 1;
   if (p.softcap) {
     const double capped = std::tanh(product * rule.scale / double{rule.numbers.softcap});
     slope *= 1 - capped * capped;
   }
+  if (rule.functions.slope) slope *= rule.functions.slope(score_before_texts(p, rule, at, product), at);
   return slope;
 }
 

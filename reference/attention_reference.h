@@ -6,6 +6,7 @@
 #include <fa2/problem.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,19 @@ struct Result {
 /// Returns the factor of a natural logarithm that makes it an LSE.
 double lse_unit(LseBase base);
 
+/// The position of a score. `head` is a query head.
+struct ScorePosition {
+  std::int64_t batch = 0, head = 0, query = 0, key = 0;
+  std::int64_t queries = 0, keys = 0;  ///< of the sequence
+};
+
+/// What the texts of AttentionProblem::score_text compute, in float64. Empty functions: nothing.
+struct ScoreFunctions {
+  std::function<double(double score, const ScorePosition&)> mod = {};    ///< with the bias
+  std::function<double(double score, const ScorePosition&)> slope = {};  ///< d mod / d score; empty: 1
+  std::function<bool(const ScorePosition&)> mask = {};
+};
+
 /// Parameters that turn Q K^T into scores.
 struct ScoreRule {
   double scale = 1;
@@ -48,13 +62,9 @@ struct ScoreRule {
   std::int64_t first_batch = 0;  ///< batch index of entry 0 in the whole call; for dropout
   /// One flag per key of the sequence. A key whose page is missing has true, and no query sees it. Empty: no page is missing.
   std::vector<bool> missing_keys = {};
+  ScoreFunctions functions = {};
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
-};
-
-/// The position of a score. `head` is a query head.
-struct ScorePosition {
-  std::int64_t batch = 0, head = 0, query = 0, key = 0;
 };
 
 /// Returns a score. `product`: Q K^T.

@@ -128,21 +128,23 @@ class RowBlock {
     const KeyRange keys = visible_keys(in_.problem, first_ + r);
     return {keys.begin - begin_, keys.end - begin_};
   }
-  /// Returns whether no row sees key begin() + j, because its page is missing.
-  bool is_missing(std::int64_t j) const {
+  /// Returns whether row r does not see key begin() + j although it is in keys_of(r): its page is missing, or a text hides it.
+  bool is_hidden(std::int64_t r, std::int64_t j) const {
     const std::vector<bool>& missing = in_.rule.missing_keys;
-    return !missing.empty() && missing[static_cast<std::size_t>(begin_ + j)];
+    if (!missing.empty() && missing[static_cast<std::size_t>(begin_ + j)]) return true;
+    return in_.rule.functions.mask && !in_.rule.functions.mask(position(r, j));
   }
   /// Returns whether row r sees a key.
   bool sees_keys(std::int64_t r) const {
     const KeyRange keys = keys_of(r);
     for (std::int64_t j = keys.begin; j < keys.end; ++j)
-      if (!is_missing(j)) return true;
+      if (!is_hidden(r, j)) return true;
     return false;
   }
   /// Returns the position of row r's score of key begin() + j.
   ScorePosition position(std::int64_t r, std::int64_t j) const {
-    return {batch_, head_, first_ + r, begin_ + j};
+    const AttentionProblem& p = in_.problem;
+    return {in_.rule.first_batch + batch_, head_, first_ + r, begin_ + j, p.seqlen_q, p.seqlen_k};
   }
   /// Returns the probabilities of row r from key begin() on. Those of unseen keys are undefined.
   const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
@@ -179,7 +181,7 @@ class RowBlock {
     for (std::int64_t j = 0; j < keys_; ++j) {
       const double product = static_cast<double>(products(r)[j]);
       const double score =
-          is_missing(j) ? -kInfinity : score_of(in_.problem, in_.rule, position(r, j), product);
+          is_hidden(r, j) ? -kInfinity : score_of(in_.problem, in_.rule, position(r, j), product);
       scores[j] = arithmetic_.score(static_cast<Real>(score));
     }
   }
@@ -199,9 +201,12 @@ class RowBlock {
     const KeyRange keys = keys_of(r);
     auto& [sum, lse, largest] = rows_[static_cast<std::size_t>(r)];
     lse = sink_;
-    if (!sees_keys(r)) return;
     Real* const p = probabilities_.data() + r * keys_ + keys.begin;
-    Real* const end = p + (keys.end - keys.begin);
+    Real* const end = std::max(p, p + (keys.end - keys.begin));
+    if (!sees_keys(r)) {
+      std::fill(p, end, Real{0});
+      return;
+    }
     largest = static_cast<double>(*std::max_element(p, end));
     const Real maximum = std::max(static_cast<Real>(largest), static_cast<Real>(sink_));
     sum = has_sink() ? std::exp(static_cast<Real>(sink_) - maximum) : Real{0};
@@ -231,7 +236,7 @@ void weigh(const RowBlock<Arithmetic>& block, const Tensor& v, std::int64_t batc
       const KeyRange keys = block.keys_of(r);
       const std::int64_t end = std::min(j0 + kKeys, keys.end);
       for (std::int64_t j = std::max(j0, keys.begin); j < end; ++j) {
-        if (block.is_missing(j)) continue;
+        if (block.is_hidden(r, j)) continue;
         add(block.probabilities(r)[j] * block.factors(r)[j], first + j * dim, dim, o.data() + r * dim);
       }
     }

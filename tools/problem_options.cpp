@@ -1,15 +1,18 @@
 // The flags that several verbs share.
 #include <core/gpu_names.h>
+#include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 #include <generator/sequences.h>
 #include <operation/rules/validate.h>
+#include <runtime/file.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -64,6 +67,27 @@ int ordinal_of(const std::string& text) {
   return ordinal;
 }
 
+/// Adds options that name files with texts, whose number becomes `number`.
+void add_score_texts(CLI::App& verb, std::int64_t& number) {
+  const auto texts = std::make_shared<ScoreTexts>();
+  const auto add = [&](const char* flag, ScoreText ScoreTexts::*text, const char* help) {
+    const auto read = [&number, texts, text, flag](const std::string& path) {
+      const auto bytes = read_file(std::filesystem::path(path)).value_or(std::vector<std::byte>());
+      (*texts).*text = {std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
+      try {
+        number = make_score_text(*texts);
+      } catch (const InvalidRequest& refused) {
+        throw CLI::ValidationError(flag, refused.what());
+      }
+    };
+    verb.add_option_function<std::string>(flag, read, help)->check(CLI::ExistingFile);
+  };
+  add("--score-bias", &ScoreTexts::bias,
+      "File with the body of a function of a position, added to each score");
+  add("--score-mod", &ScoreTexts::mod, "File with the body of a function of a score and its position");
+  add("--score-mask", &ScoreTexts::mask, "File with the body of a function of a position: is the key seen");
+}
+
 }  // namespace
 
 std::string description_of(std::string_view field) {
@@ -104,6 +128,8 @@ void ProblemOptions::add_to(CLI::App& verb) {
   PlannedProblem::visit(
       [&](const std::string_view name, FieldRole, auto& value) {
         if (name == "mask") return mask.add_to(verb);
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>)
+          if (name == "score_text") return add_score_texts(verb, value);
         if (name == "seqlen_k") return add_field(verb, name, seqlen_k);
         if (name != "seqlen_q") return add_field(verb, name, value);
         verb.add_option("--seqlen", seqlen, "Queries and keys")->capture_default_str();
@@ -137,6 +163,8 @@ void add_missing_traits(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
         const bool is_trait = role == FieldRole::specialises || kIsOptional<std::decay_t<decltype(value)>>;
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>)
+          if (std::string_view(name) == "score_text") return add_score_texts(verb, value);
         if (is_trait && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
       },
       problem);

@@ -59,6 +59,7 @@ typedef struct fa2_problem {
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
+  int64_t score_text; /* number of make_score_text(): functions of scores; 0: none */
   int64_t batch; /* sequences */
   int64_t heads_q; /* query heads */
   int64_t heads_kv; /* key and value heads, dividing heads_q; 0: heads_q */
@@ -68,7 +69,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {

@@ -81,6 +81,9 @@ struct AttentionProblem {
   /// the other SMs alone, and split KV counts with those. Kernels with one block per tile cannot be limited
   /// (KernelReport::is_persistent). The bits of batch_invariant and of bitwise gradients do not depend on it.
   std::int32_t sm_margin = 0;
+  /// Functions of scores in the caller's words: the number of make_score_text(); 0: none. They come after softcap and ALiBi, and before
+  /// every mask.
+  std::int64_t score_text = 0;
 
   std::int64_t batch = 1;     ///< sequences; >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
@@ -146,6 +149,7 @@ struct AttentionProblem {
             .option("sm_margin")
             .sizes(Axis::no_tensor)
             .help("SMs that persistent kernels leave to other kernels"),
+        row("score_text", &P::score_text).help("number of make_score_text(): functions of scores; 0: none"),
         row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
         row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads"),
         row("heads_kv", &P::heads_kv)

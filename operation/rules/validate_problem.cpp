@@ -2,6 +2,7 @@
 #include <core/arch.h>
 #include <core/text.h>
 #include <fa2/context.h>
+#include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <generator/key_value_format.h>
@@ -60,6 +61,15 @@ void check_latent_values(Violations& found, const AttentionProblem& p) {
   if (p.kv_type == KvType::ds_mla && !p.values_in_keys)
     found.push_back(
         {"values_in_keys", "false", "must be true with kv_type ds_mla: V is the first columns of K"});
+}
+
+void check_score_text(Violations& found, std::int64_t number) {
+  if (number == 0) return;
+  try {
+    score_texts(number);
+  } catch (const InvalidRequest& unknown) {
+    found.insert(found.end(), unknown.violations().begin(), unknown.violations().end());
+  }
 }
 
 /// The side whose tiles a grid covers, queries or keys, and the names of its fields.
@@ -140,6 +150,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   check_key_value_format(found, problem);
   check_latent_rows(found, p, LatentRow::cols);
   check_latent_values(found, p);
+  check_score_text(found, p.score_text);
   check_number(found, "head_dim_v", p.head_dim_v, !p.values_in_keys || p.head_dim_v <= p.head_dim,
                "must be at most head_dim with values_in_keys: V is columns of K");
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");

@@ -89,6 +89,7 @@ static const struct {
     FIELD(window_left),
     FIELD(window_right),
     FIELD(attention_chunk),
+    FIELD(score_text),
     FIELD(batch),
     FIELD(heads_q),
     FIELD(heads_kv),

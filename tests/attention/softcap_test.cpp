@@ -53,7 +53,7 @@ SmallKernel capping_kernel() {
   return {.body = R"(
   for (int i = warp_index(); i < p.call_count * p.score_count; i += 4) {
     const float score = p.scores[i % p.score_count];
-    const ScoreMod<Params::Config> mod{p.calls[i / p.score_count], {}, {p.calls[i / p.score_count], {}, {}, 0.0f}};
+    const ScoreMod<Params::Config> mod{p.calls[i / p.score_count], {}, {}, {p.calls[i / p.score_count], {}, {}, 0.0f}};
     AccumulatorTile<1, 1> alone, gradients, beside;
     for (int n = 0; n < 4; ++n) {
       alone.value[0][0][n] = beside.value[0][0][n] = score;
@@ -73,7 +73,7 @@ SmallKernel capping_kernel() {
     out[4] = exponents.are_right() ? 1.0f : 0.0f;
   })",
           .params = R"(
-  struct Config { static constexpr bool softcap = true, alibi = false, max_logits = false; static constexpr int kv_type = 0; };
+  struct Config { static constexpr bool softcap = true, alibi = false, max_logits = false, score_text = false; static constexpr int kv_type = 0; };
   const AttentionParams* calls; const float* scores; float* out; int call_count; int score_count; float outlier;)",
           .threads = 128,
           .headers = {"attention/common/score_mod.cuh"}};

@@ -293,7 +293,7 @@ reference::ScoreRule GuardedCall::rule() const {
   const auto data = [](const auto& table) { return table.empty() ? nullptr : table.data(); };
   const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
-  rule.numbers = args;
+  rule.numbers = args, rule.functions = functions;
   const auto on_host = [&](const char*, const char* name, bool, auto& value, auto&...) {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) value = data(numbers.at(name));
   };

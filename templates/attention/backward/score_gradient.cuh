@@ -94,7 +94,7 @@ struct ScoreGradients {
   int n;  ///< KV block, or query block if rows are keys
 
   /// True if gradients need the scores before these become probabilities.
-  static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::modifies;
+  static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::has_slope;
 
   /// Replaces raw scores by P, and dP by gradients with respect to raw scores, without the scale. Dropped
   /// probabilities become 0.

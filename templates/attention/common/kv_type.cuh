@@ -18,7 +18,8 @@ constexpr bool have_factors = Config::kv_type != 0;
 
 /// Whether the keys' factor is part of the scale, because nothing happens to scores before that.
 template <class Config>
-constexpr bool folds_key_factor = have_factors<Config> && !Config::softcap && !Config::alibi;
+constexpr bool folds_key_factor =
+    have_factors<Config> && !Config::softcap && !Config::alibi && !Config::score_text;
 
 FA2_DEVICE float factor_of(const HeadFactors& factors, int batch, int head) {
   if (factors.data == nullptr) return 1.0f;

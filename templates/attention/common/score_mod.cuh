@@ -3,18 +3,11 @@
 
 #include "attention/common/alibi.cuh"
 #include "attention/common/kv_type.cuh"
+#include "attention/common/score_text.cuh"
 #include "attention/common/score_tile.cuh"
 #include "attention/common/softcap.cuh"
 
 namespace fa2 {
-
-/// The position of a score.
-struct ScorePosition {
-  int batch;
-  int head;  ///< query head
-  int query;
-  int key;
-};
 
 /// The scale of scores, for exponents of base 2.
 template <class Config, bool kFolds = folds_key_factor<Config>>
@@ -39,17 +32,21 @@ struct ScoreScale<Config, true> {
   FA2_DEVICE bool is_negative(const AttentionParams&) const { return negative; }
 };
 
-/// Modifies the scores of one tile. To add a variant that is a function of the score, set `modifies` and
-/// write a line each in modified() and derivative().
+/// Modifies the scores of one tile: softcap, ALiBi and the texts of fa2/score_text.h.
 template <class Config>
 struct ScoreMod {
-  static constexpr bool modifies = false;
+  static constexpr bool modifies = Config::score_text;
+  /// Whether apply_with_gradients() needs derivatives of modified().
+  static constexpr bool has_slope = modifies && score::Text::has_mod;
+  using Text = score::Text;
+  using Position = score::Position;
   static_assert(!(modifies && folds_key_factor<Config>), "what modifies scores wants them scaled");
   /// True if Exponents replace apply(), except in the search for the maximum. Largest scores need apply().
   static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies && !Config::max_logits;
   static constexpr float kLog2E = 1.44269504088896341f;
 
   const AttentionParams& params;
+  SequenceShape shape;
   TileCoordinates at;
   Alibi<Config> alibi;
   ScoreScale<Config> scale;
@@ -60,10 +57,19 @@ struct ScoreMod {
   FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : scale.log2(params); }
 
   /// Returns the modified score. `score` is scaled, after softcap and ALiBi.
-  FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
+  FA2_DEVICE float modified(float score, const Position& position) const {
+    if constexpr (Text::has_bias) score += Text::bias(position);
+    if constexpr (Text::has_mod) score = Text::mod(score, position);
+    if constexpr (Text::has_mask) score = Text::mask(position) ? score : -ptx::infinity();
+    return score;
+  }
 
-  /// Returns d modified() / d score for the same `score`.
-  FA2_DEVICE float derivative(float /*score*/, const ScorePosition& /*position*/) const { return 1.0f; }
+  /// Returns d modified() / d score for the same `score`; 0 where the text hides a score, whose slope need not be a number.
+  FA2_DEVICE float derivative(float score, const Position& position) const {
+    if constexpr (Text::has_bias) score += Text::bias(position);
+    const score::Dual modified = Text::mod(score::Dual{score, 1.0f}, position);
+    return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
+  }
 
   /// Returns whether apply() changes scores.
   FA2_DEVICE bool changes_scores() const {
@@ -78,7 +84,7 @@ struct ScoreMod {
     scale_and_bias<kTile>(scores, first_row, first_col);
     if constexpr (modifies)
       for_each_position<kTile>(scores, first_row, first_col,
-                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
+                               [&](float& s, const Position& position) { s = modified(s, position); });
   }
 
   /// Modifies the scores like apply(). Multiplies gradients with respect to modified scores by d modified / d
@@ -91,14 +97,15 @@ struct ScoreMod {
       softcap().apply_derivative(scores, gradients);
     }
     scale_and_bias<kTile>(scores, first_row, first_col);
-    if constexpr (modifies) {
+    if constexpr (has_slope) {
       AccumulatorTile<kM, kN> derivatives = scores;
       for_each_position<kTile>(derivatives, first_row, first_col,
-                               [&](float& s, const ScorePosition& position) { s = derivative(s, position); });
+                               [&](float& s, const Position& position) { s = derivative(s, position); });
       for_each_pair(gradients, derivatives, [](float& gradient, float factor) { gradient *= factor; });
-      for_each_position<kTile>(scores, first_row, first_col,
-                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
     }
+    if constexpr (modifies)
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const Position& position) { s = modified(s, position); });
   }
 
  private:
@@ -123,8 +130,9 @@ struct ScoreMod {
       return [=](float& s, int col) {
         const bool rows_are_queries = kTile == ScoreTile::queries_by_keys;
         const int query_row = rows_are_queries ? row : lane_col + col;
-        f(s, {at.batch, query_head<Config>(params, at, query_row),
-              row_map_of<Config>(params).query(query_row), rows_are_queries ? lane_col + col : row});
+        f(s,
+          {at.batch, query_head<Config>(params, at, query_row), row_map_of<Config>(params).query(query_row),
+           rows_are_queries ? lane_col + col : row, shape.seqlen_q, shape.seqlen_k});
       };
     });
   }
@@ -133,7 +141,7 @@ struct ScoreMod {
 template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
                                          const TileCoordinates& at) {
-  return {params, at, alibi_of<Config>(params, shape, at), ScoreScale<Config>::of(params, at)};
+  return {params, shape, at, alibi_of<Config>(params, shape, at), ScoreScale<Config>::of(params, at)};
 }
 
 /// Returns a block's exponents directly from its scores, for rows whose maximum is known. This takes fewer

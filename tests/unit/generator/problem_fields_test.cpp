@@ -4,6 +4,7 @@
 #include <core/enum_words.h>
 #include <doctest/doctest.h>
 #include <fa2/problem.h>
+#include <fa2/score_text.h>
 #include <generator/kernel_source.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
@@ -72,6 +73,10 @@ std::vector<Change> changes() {
       },
       p);
   for (Change& change : all) {
+    if (change.name == "score_text") {
+      change.after.score_text = make_score_text({.mod = "return 2.0f * score;"});
+      continue;
+    }
     visit_field(change, [&]<class Value>(Value& before, Value& after) {
       if constexpr (!kIsOptional<Value>) {
         after = other(before);

@@ -3,6 +3,7 @@
 #include <core/enum_words.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <fa2/score_text.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
 #include <tools/problem_file.h>
@@ -73,6 +74,8 @@ TEST_CASE("problem file: every field is read, alone, and reset by the value that
         } else {
           object[name] = 16;
         }
+        if (std::string(name) == "score_text")
+          object[name] = make_score_text({.mod = "return 2.0f * score;"});
         if (std::string(name) == "heads_kv") object["heads_q"] = 16;
         if (std::string(name).starts_with("total")) object["varlen"] = true;
         if (std::string(name).find("page") != std::string::npos) {

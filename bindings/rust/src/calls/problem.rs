@@ -44,6 +44,8 @@ pub struct Problem {
     pub max_logits: bool,
     /// SMs that persistent kernels leave to other kernels
     pub sm_margin: i32,
+    /// number of make_score_text(): functions of scores; 0: none
+    pub score_text: i64,
     /// sequences
     pub batch: i64,
     /// query heads
@@ -85,6 +87,7 @@ impl Default for Problem {
             lse_base: LseBase::default(),
             max_logits: false,
             sm_margin: 0,
+            score_text: 0,
             batch: 1,
             heads_q: 1,
             heads_kv: 0,
@@ -120,6 +123,7 @@ impl Problem {
         problem.lse_base = self.lse_base as i32;
         problem.max_logits = i32::from(self.max_logits);
         problem.sm_margin = self.sm_margin;
+        problem.score_text = self.score_text;
         problem.batch = self.batch;
         problem.heads_q = self.heads_q;
         problem.heads_kv = self.heads_kv;

@@ -58,6 +58,8 @@ c_struct! {
         pub window_right: i64 = 0,
         /// chunked local attention: a query sees only keys of its own chunk of so many
         pub attention_chunk: i64 = 0,
+        /// number of make_score_text(): functions of scores; 0: none
+        pub score_text: i64 = 0,
         /// sequences
         pub batch: i64 = 1,
         /// query heads

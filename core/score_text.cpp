@@ -1,0 +1,150 @@
+// The texts that this process knows, and what a text may contain.
+#include <core/hash.h>
+#include <fa2/errors.h>
+#include <fa2/score_text.h>
+#include <fmt/format.h>
+
+#include <cctype>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace fa2 {
+namespace {
+
+constexpr std::size_t kLongest = 65536;
+
+/// Returns a text without lines that continue others, and with a space for each comment. `ends`: whether its last comment ends.
+std::string without_comments(std::string_view text, bool& ends) {
+  std::string joined;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool continues = text.substr(i, 2) == "\\\n" || text.substr(i, 3) == "\\\r\n";
+    if (continues) {
+      i = text.find('\n', i);
+    } else {
+      joined += text[i];
+    }
+  }
+  std::string code;
+  ends = true;
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    const std::string_view two = std::string_view(joined).substr(i, 2);
+    if (two != "//" && two != "/*") {
+      code += joined[i];
+      continue;
+    }
+    const std::size_t end = two == "//" ? joined.find('\n', i) : joined.find("*/", i + 2);
+    ends = two == "//" || end != joined.npos;
+    if (end == joined.npos) break;
+    i = two == "//" ? end : end + 1;
+    code += two == "//" ? '\n' : ' ';
+  }
+  return code;
+}
+
+/// Returns whether brackets match, so that a text cannot end its function.
+bool brackets_match(std::string_view code) {
+  constexpr std::string_view kOpen = "([{", kClose = ")]}";
+  std::string open;
+  for (const char c : code) {
+    if (kOpen.find(c) != kOpen.npos) open += kClose[kOpen.find(c)];
+    if (kClose.find(c) == kClose.npos) continue;
+    if (open.empty() || open.back() != c) return false;
+    open.pop_back();
+  }
+  return open.empty();
+}
+
+bool is_of_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+bool has_word(std::string_view code, std::string_view word) {
+  for (std::size_t at = code.find(word); at != code.npos; at = code.find(word, at + 1)) {
+    const bool begins = at == 0 || !is_of_name(code[at - 1]);
+    const std::size_t end = at + word.size();
+    if (begins && (end == code.size() || !is_of_name(code[end]))) return true;
+  }
+  return false;
+}
+
+/// Returns the rule that a text breaks; empty: none.
+std::string rule_broken_by(std::string_view text) {
+  if (text.size() > kLongest) return fmt::format("must have at most {} bytes", kLongest);
+  bool ends = true;
+  const std::string code = without_comments(text, ends);
+  if (!ends) return "must end each comment that it begins";
+  const auto has = [&](std::string_view part) { return code.find(part) != code.npos; };
+  if (has("#") || has("%:")) return "must have no preprocessor directive";
+  if (has("?\?")) return "must have no trigraph";
+  if (has("\"") || has("'")) return "must have no string or character literal";
+  if (has("<%") || has("%>") || has("<:") || has(":>")) return "must spell its brackets without digraphs";
+  for (const char* const word : {"asm", "__asm", "__asm__", "_Pragma"})
+    if (has_word(code, word)) return fmt::format("must not use {}", word);
+  if (!brackets_match(code)) return "must close the brackets that it opens, and no others";
+  return "";
+}
+
+/// Returns what tells texts from others.
+std::string all_of(const ScoreTexts& texts) {
+  const std::string &bias = texts.bias.text, &mod = texts.mod.text, &mask = texts.mask.text;
+  return fmt::format("{} {} {}\n{}{}{}", bias.size(), mod.size(), mask.size(), bias, mod, mask);
+}
+
+void check(std::vector<Violation>& found, const std::string& name, const ScoreText& text) {
+  if (const std::string rule = rule_broken_by(text.text); !rule.empty())
+    found.push_back({name, text.text, rule});
+  if (text.file.find_first_of("\"\\\r\n") != std::string::npos)
+    found.push_back({name + ".file", text.file, "must have no quotes, backslashes and line breaks"});
+  if (text.line < 1) found.push_back({name + ".line", fmt::format("{}", text.line), "must be at least 1"});
+}
+
+void check(const ScoreTexts& texts) {
+  std::vector<Violation> found;
+  check(found, "bias", texts.bias);
+  check(found, "mod", texts.mod);
+  check(found, "mask", texts.mask);
+  if (all_of(texts) == all_of({}))
+    found.push_back({"bias, mod, mask", "empty", "must have at least one text"});
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+/// Returns a number from 1 to 2^63 - 1.
+std::int64_t number_of(const ScoreTexts& texts) {
+  return static_cast<std::int64_t>(std::stoull(content_hash(all_of(texts)).substr(0, 16), nullptr, 16) >> 1 |
+                                   1);
+}
+
+struct KnownTexts {
+  std::mutex mutex;
+  std::map<std::int64_t, ScoreTexts> by_number;  // whose nodes stay where they are
+};
+KnownTexts& known() {
+  static KnownTexts& texts = *new KnownTexts;  // outlives every thread
+  return texts;
+}
+
+}  // namespace
+
+std::int64_t make_score_text(const ScoreTexts& texts) {
+  check(texts);
+  const std::int64_t number = number_of(texts);
+  const std::lock_guard lock(known().mutex);
+  const auto [place, is_new] = known().by_number.emplace(number, texts);
+  if (!is_new && all_of(place->second) != all_of(texts))
+    throw Error(ErrorCode::internal,
+                fmt::format("two score texts have the number {}: change one by a space", number));
+  return number;
+}
+
+const ScoreTexts& score_texts(std::int64_t number) {
+  const std::lock_guard lock(known().mutex);
+  const auto found = known().by_number.find(number);
+  if (found == known().by_number.end())
+    throw InvalidRequest({{"score_text", fmt::format("{}", number),
+                           "must be 0, or what make_score_text() has returned in this process"}});
+  return found->second;
+}
+
+}  // namespace fa2

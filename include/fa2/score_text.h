@@ -1,0 +1,53 @@
+// Functions of scores in a caller's own words, which become part of the kernels.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace fa2 {
+
+/// The body of a function, in CUDA C++. It returns. `at` says which score it is about: at.batch, at.head (the query head), at.query and
+/// at.key, counted from 0 in their sequence, and the sequence's lengths at.queries and at.keys; all int. A position may lie beyond a
+/// length, where the result does not matter. The function must be pure: kernels call it any number of times.
+///
+/// A text may call exp, exp2, log, log2, tanh, abs, min, max, floor_div and remainder; the last two round to minus infinity. Refused
+/// are preprocessor directives, string and character literals, `asm`, trigraphs, digraphs, and brackets that do not match.
+struct ScoreText {
+  std::string text;  ///< at most 64 KiB; empty: no function
+  /// The file and the line of the text's beginning, which compilers name in their messages. Without quotes, backslashes and line
+  /// breaks. They are no part of a kernel's identity: of equal texts the first one made decides.
+  std::string file = "score text";
+  int line = 1;
+
+  ScoreText() = default;
+  ScoreText(std::string body, std::string from_file = "score text",
+            int first_line = 1)  // NOLINT: a body is a text
+      : text(std::move(body)), file(std::move(from_file)), line(first_line) {}
+  ScoreText(const char* body) : text(body) {}  // NOLINT: like std::string
+};
+
+/// S = scale * Q K^T, then softcap and ALiBi, then these in their order, then the problem's mask, windows and chunks. Gradients follow
+/// from the same texts.
+struct ScoreTexts {
+  ScoreText bias = {};  ///< returns a float, which is added to the score
+  /// Returns the new score. `score` has the type Score, which kernels of gradients replace by a number with a derivative: declare what
+  /// depends on it as Score or auto. It does not convert to float.
+  ScoreText mod = {};
+  /// Returns a bool: whether the query sees the key. Otherwise the score becomes -infinity. The value of a key that no query sees may
+  /// still be multiplied by 0, so it must be finite.
+  ScoreText mask = {};
+};
+
+/// Makes texts known in this process, for good, and returns their number for AttentionProblem::score_text. It depends on the texts
+/// alone, so that kernel caches and packs serve any process that has made the same ones. Compiles nothing. Thread-safe.
+/// @throws InvalidRequest if all texts are empty, or one is refused.
+FA2_API std::int64_t make_score_text(const ScoreTexts& texts);
+
+/// Returns the texts with a number. The reference stays valid. Thread-safe.
+/// @throws InvalidRequest if no texts with this number were made in this process.
+FA2_API const ScoreTexts& score_texts(std::int64_t number);
+
+}  // namespace fa2

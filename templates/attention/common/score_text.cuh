@@ -1,0 +1,21 @@
+// A placeholder for problems without texts. The generator renders this file for each other one.
+#pragma once
+#define FA2_PLACEHOLDER  // how the generator knows this file
+
+#include "attention/common/score_functions.cuh"
+
+namespace fa2::score {
+
+/// The texts of fa2/score_text.h.
+struct Text {
+  static constexpr bool has_bias = false, has_mod = false, has_mask = false;
+
+  FA2_DEVICE static float bias(const Position&) { return 0.0f; }
+  template <class Score>
+  FA2_DEVICE static Score mod(Score score, const Position&) {
+    return score;
+  }
+  FA2_DEVICE static bool mask(const Position&) { return true; }
+};
+
+}  // namespace fa2::score
