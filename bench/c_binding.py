@@ -26,6 +26,10 @@ class Options(C.Structure):
     _fields_ += [(n, C.c_char_p) for n in ("cache_dir", "read_only_caches", "config")]
 
 
+class ScoreText(C.Structure):
+    _fields_ = [("text", C.c_char_p), ("file", C.c_char_p), ("line", C.c_int32), ("reserved", C.c_int32)]
+
+
 class Library:
     """libfa2.so and one context. Tensors are (batch, heads, seqlen, dim) views with any strides."""
 
@@ -46,6 +50,13 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
+    def make_score_text(self, bias=None, mod=None, mask=None):
+        """Returns the number of texts: bodies of functions in CUDA C++."""
+        of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
+        number = C.c_int64()
+        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), C.byref(number)))
+        return number.value
+
     def problem(self, q, k, v, causal, variant=None, packed=None):
         import torch
 
@@ -62,6 +73,7 @@ class Library:
             p.has_window_right, p.window_right = variant.window_right is not None, variant.window_right or 0
             p.softcap, p.alibi, p.sinks = variant.softcap != 0, variant.slopes is not None, variant.sinks is not None
             p.dropout = variant.dropout != 0
+            p.score_text = variant.score_text
         if packed is not None:
             p.varlen, p.batch, p.total_q, p.total_k = 1, len(packed.lengths), q.shape[2], k.shape[2]
             p.seqlen_q = p.seqlen_k = max(packed.lengths)

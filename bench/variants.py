@@ -22,6 +22,7 @@ class Variants:
     slopes: Any = None  # float32 (heads) on the GPU, or None
     sinks: Any = None
     dropout: float = 0.0
+    score_text: int = 0  # Library.make_score_text()
     kept: Any = None  # fa2's mask, uint8 (batch, heads, queries, keys); only during the check of results
 
     @classmethod

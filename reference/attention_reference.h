@@ -98,7 +98,7 @@ struct Errors {
 Errors errors_of(const Tensor& out, const Tensor& ref);
 
 /// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5. lse must lie within 1e-5 relative
-/// (absolute where |lse| < 1), with equal infinities, and so must max_logits. Elements with a reference that is not finite are not
+/// (absolute where a natural |lse| < 1), with equal infinities, and so must max_logits. Elements with a reference that is not finite are not
 /// compared; if no element is compared, the verdict is not ok. Rows of no sequence do not count.
 struct Verdict {
   bool ok = false;

@@ -60,15 +60,15 @@ std::size_t elements_of_sequences(const AttentionProblem& problem, const ScoreRu
   return std::min(static_cast<std::size_t>(rows * o.heads * o.dim), o.values.size());
 }
 
-/// Returns the largest relative error; absolute where |ref| < 1. Infinities must be equal. A NaN reference is
-/// not compared.
-Worst worst_relative_error(const std::vector<float>& values, const std::vector<double>& ref) {
+/// Returns the largest relative error, and where |ref| < `one` the error in units of it. Infinities must be equal. A NaN reference
+/// is not compared.
+Worst worst_relative_error(const std::vector<float>& values, const std::vector<double>& ref, double one) {
   Worst worst;
   for (std::size_t i = 0; i < ref.size(); ++i) {
     const double expected = ref[i], actual = values[i];
     if (std::isnan(expected) || actual == expected) continue;
     const double error = std::isfinite(expected) && std::isfinite(actual)
-                             ? std::abs(actual - expected) / std::max(1.0, std::abs(expected))
+                             ? std::abs(actual - expected) / std::max(one, std::abs(expected))
                              : kInfinity;
     if (error > worst.error) worst.error = error, worst.index = i;
   }
@@ -85,13 +85,13 @@ std::string shape_text(const Tensor& t) {
 }
 
 /// Judges lse and appends to the message.
-void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdict) {
+void check_lse(const std::vector<float>& lse, const Result& ref, LseBase base, Verdict& verdict) {
   if (lse.size() != ref.lse.size()) {
     verdict.ok = false;
     verdict.message += fmt::format("; lse has {} elements, expected {}", lse.size(), ref.lse.size());
     return;
   }
-  const Worst worst = worst_relative_error(lse, ref.lse);
+  const Worst worst = worst_relative_error(lse, ref.lse, lse_unit(base));
   verdict.lse_error = worst.error;
   verdict.message += fmt::format("; lse error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
   if (worst.error <= kLseLimit) return;
@@ -111,7 +111,7 @@ void check_max_logits(const std::vector<float>& max_logits, const Result& ref, V
         fmt::format("; max_logits has {} elements, expected {}", max_logits.size(), ref.max_logits.size());
     return;
   }
-  const Worst worst = worst_relative_error(max_logits, ref.max_logits);
+  const Worst worst = worst_relative_error(max_logits, ref.max_logits, 1);
   verdict.message += fmt::format("; max_logits error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
   if (worst.error <= kLseLimit) return;
   verdict.ok = false;
@@ -173,7 +173,7 @@ Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
   const Result ref = attention_f64(problem, q, k, v, rule, empty_row_lse);
   Verdict verdict = compare(out, ref.out, attention_baseline(problem, q, k, v, rule),
                             {problem.dtype, 2, elements_of_sequences(problem, rule, ref.out)});
-  if (lse != nullptr && same_shape(out, ref.out)) check_lse(*lse, ref, verdict);
+  if (lse != nullptr && same_shape(out, ref.out)) check_lse(*lse, ref, problem.lse_base, verdict);
   if (max_logits != nullptr) check_max_logits(*max_logits, ref, verdict);
   verdict.message = (verdict.ok ? "ok: " : "FAILED: ") + verdict.message;
   return verdict;

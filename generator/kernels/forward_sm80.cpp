@@ -87,6 +87,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const auto then = [&](const KernelConfig& first, const KernelConfig& second) -> HeuristicTable {
     return {few, {kMostQueries, {first, second, tiles(64, 64, 4, 1), small}}};
   };
+  // Texts of scores take registers, too.
+  if (head_dim <= 128 && traits.score_text != 0) return {{kMostQueries, few.best_first}};
   if (head_dim <= 64) return then(tiles(128, 64, 4, 2, 1), tiles(128, 64, 4, 1));
   if (head_dim <= 96) return then(tiles(128, 48, 4, 3), tiles(128, 48, 4, 2));
   // The widest tiles that ptxas fits into 255 registers. It needs more on Blackwell, for two head dims, and for 112 columns.

@@ -1,5 +1,12 @@
 """Bugs of templates/attention/common: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "score_functions.cuh": [
+        ("floor_div", "rounded to 0", "- (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0)", "", "score texts"),
+        ("operator*", "a product's slope is that of its first factor", "ptx::fma_rn(a.slope, b.value, a.value * b.slope)", "a.slope * b.value",
+         "score texts: gradients"),
+        ("operator/", "a quotient's slope is that of its dividend", "(a.slope - quotient * b.slope) / b.value", "a.slope / b.value",
+         "score texts: gradients"),
+    ],
     "kv_type.cuh": [
         ("factor_of", "factors of the first sequence for all", "batch * factors.batch_stride", "0 * factors.batch_stride",
          "8-bit"),
@@ -196,6 +203,20 @@ BUGS = {
          "forward_sm90"),
     ],
     "score_mod.cuh": [
+        ("position_in_row", "texts: the row in its tile for the query", "query = row_map_of<Config>(params).query(row);", "query = row;",
+         "score texts"),
+        ("position_in_row", "texts: the tile's first head for all", "head = query_head<Config>(params, at, row),", "head = at.head,",
+         "score texts"),
+        ("position_in_row", "texts: lengths that change places", "key, shape.seqlen_q, shape.seqlen_k}", "key, shape.seqlen_k, shape.seqlen_q}",
+         "score texts"),
+        ("for_each_position", "texts: queries and keys change places where rows are keys", "f(s, position_in_row(lane_col + col)(row));",
+         "f(s, position_in_row(row)(lane_col + col));", "score texts: gradients"),
+        ("modified", "texts: the bias is forgotten", "score += Text::bias(position);", "", "score texts"),
+        ("modified", "texts: the mask is forgotten", "Text::mask(position) ? score : -ptx::infinity();", "score;", "score texts"),
+        ("derivative", "texts: the slope is forgotten", "0.0f : modified.slope;", "0.0f : 1.0f;", "score texts: gradients"),
+        ("derivative", "texts: the slope at a score without its bias", "score += Text::bias(position);", "", "score texts: gradients"),
+        ("operator()", "texts: a fused bias of the block's first key", "position(first_col + col)", "position(first_col)", "score texts"),
+        ("operator()", "texts: a fused bias to base e", "mod.kLog2E, offset));", "1.0f, offset));", "score texts"),
         ("scale_and_bias", "scores not negated for a negative scale", "scores.negate();", ""),
         ("are_right", "softcap: the series for scores beyond it, in a guess",
          "last_term >= ptx::bits_of(mod.params.softcap.last_term)", "true", "variants"),

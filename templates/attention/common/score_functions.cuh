@@ -32,7 +32,7 @@ FA2_DEVICE float log(float x) {
 /// With a relative error of at most 2e-6.
 FA2_DEVICE float tanh(float x) {
   constexpr float kNear = 0.3f;
-  const float far = 1.0f - 2.0f * ptx::rcp_rn(exp2(2.0f * kLog2E * x) + 1.0f), square = x * x;
+  const float far = 1.0f - 2.0f * ptx::rcp_approx(exp2(2.0f * kLog2E * x) + 1.0f), square = x * x;
   const float series = ptx::fma_rn(square, ptx::fma_rn(square, -17.0f / 315.0f, 2.0f / 15.0f), -1.0f / 3.0f);
   const float near =
       ptx::fma_rn(x * square, ptx::fma_rn(square * square * square, 62.0f / 2835.0f, series), x);

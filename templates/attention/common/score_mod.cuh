@@ -35,14 +35,18 @@ struct ScoreScale<Config, true> {
 /// Modifies the scores of one tile: softcap, ALiBi and the texts of fa2/score_text.h.
 template <class Config>
 struct ScoreMod {
-  static constexpr bool modifies = Config::score_text;
-  /// Whether apply_with_gradients() needs derivatives of modified().
-  static constexpr bool has_slope = modifies && score::Text::has_mod;
   using Text = score::Text;
   using Position = score::Position;
+  static constexpr bool modifies = Config::score_text;
+  /// Whether apply_with_gradients() needs derivatives of modified().
+  static constexpr bool has_slope = modifies && Text::has_mod;
   static_assert(!(modifies && folds_key_factor<Config>), "what modifies scores wants them scaled");
+  /// Whether texts only add to scores, and nothing else changes these.
+  static constexpr bool only_adds =
+      modifies && !Text::has_mod && !Text::has_mask && !Config::softcap && !Config::alibi;
   /// True if Exponents replace apply(), except in the search for the maximum. Largest scores need apply().
-  static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies && !Config::max_logits;
+  static constexpr bool fused =
+      !Config::max_logits && (modifies ? only_adds : Config::softcap || Config::alibi);
   static constexpr float kLog2E = 1.44269504088896341f;
 
   const AttentionParams& params;
@@ -69,6 +73,14 @@ struct ScoreMod {
     if constexpr (Text::has_bias) score += Text::bias(position);
     const score::Dual modified = Text::mod(score::Dual{score, 1.0f}, position);
     return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
+  }
+
+  /// Returns a function that returns the position of a key's score in a row of queries.
+  FA2_DEVICE auto position_in_row(int row) const {
+    const int head = query_head<Config>(params, at, row), query = row_map_of<Config>(params).query(row);
+    return [this, head, query](int key) {
+      return Position{at.batch, head, query, key, shape.seqlen_q, shape.seqlen_k};
+    };
   }
 
   /// Returns whether apply() changes scores.
@@ -128,11 +140,11 @@ struct ScoreMod {
     const int lane_col = first_col + fragment_col();
     for_each_score(scores, first_row, [&](int row) {
       return [=](float& s, int col) {
-        const bool rows_are_queries = kTile == ScoreTile::queries_by_keys;
-        const int query_row = rows_are_queries ? row : lane_col + col;
-        f(s,
-          {at.batch, query_head<Config>(params, at, query_row), row_map_of<Config>(params).query(query_row),
-           rows_are_queries ? lane_col + col : row, shape.seqlen_q, shape.seqlen_k});
+        if constexpr (kTile == ScoreTile::queries_by_keys) {
+          f(s, position_in_row(row)(lane_col + col));
+        } else {
+          f(s, position_in_row(lane_col + col)(row));
+        }
       };
     });
   }
@@ -164,6 +176,11 @@ struct Exponents {
       const float start = ptx::fma_rn(-rise, static_cast<float>(mod.alibi.diagonal(row) - first_col), offset);
       return [this, rise, start](float s, int col) {
         return of(s, ptx::fma_rn(rise, static_cast<float>(col), start));
+      };
+    } else if constexpr (fused && ScoreMod<Config>::only_adds) {
+      const auto position = mod.position_in_row(first_row + 16 * m + 8 * half + fragment_row());
+      return [this, offset, position](float s, int col) {
+        return of(s, ptx::fma_rn(score::Text::bias(position(first_col + col)), mod.kLog2E, offset));
       };
     } else {
       return [this, offset](float s, int) { return of(s, offset); };

@@ -1,6 +1,9 @@
 // The flags of a problem: each test iterates PlannedProblem::visit.
 #include <doctest/doctest.h>
+#include <fa2/score_text.h>
 #include <generator/problem_text.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
 #include <tools/problem_options.h>
 #include <tools/trait_options.h>
 #include <tools/verb.h>
@@ -11,6 +14,7 @@
 #include <vector>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -80,6 +84,23 @@ TEST_CASE("problem options: precompile has a flag for every field that specialis
         CHECK(verb->get_option_no_throw(flag_of(name)) != nullptr);
       },
       problem);
+}
+
+TEST_CASE("problem options: files hold texts of scores") {
+  const TemporaryDirectory dir;
+  write_text(dir / "mod", "return 2.0f * score;");
+  write_text(dir / "mask", "return at.key < 7;");
+  write_text(dir / "open", "return (7;");
+  const ScoreTexts texts{.mod = "return 2.0f * score;", .mask = "return at.key < 7;"};
+  const std::string mod = " --score-mod " + (dir / "mod").string(),
+                    mask = " --score-mask " + (dir / "mask").string();
+  CHECK(parsed(mod + mask).score_text == make_score_text(texts));
+  CHECK(parsed(mask + mod).score_text == make_score_text(texts));
+  CHECK(precompiled("--head-dim 64" + mod + mask).front().score_text == make_score_text(texts));
+  CHECK(parsed("").score_text == 0);
+  CHECK_THROWS_WITH_AS(parsed("--score-bias " + (dir / "open").string()),
+                       doctest::Contains("must close the brackets"), CLI::ValidationError);
+  CHECK_THROWS_AS(parsed("--score-mod " + (dir / "missing").string()), CLI::ValidationError);
 }
 
 TEST_CASE("problem options: precompile reads the flags of traits back as those traits") {

@@ -252,6 +252,7 @@ struct MainloopSm90 {
   FA2_DEVICE bool may_guess(int n, const Blocks& blocks) const {
     if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.is_settled();
     if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
+    if constexpr (ScoreMod<Config>::only_adds) return softmax.near;
     if constexpr (!Config::alibi) return softmax.is_settled();
     // ALiBi makes rows depend on few keys, which unsettles them. Still, keys further away rarely weigh more.
     return softmax.near && score_mod.alibi.side_of(scores, first_row, n * Config::tile_n) != Side::both;
