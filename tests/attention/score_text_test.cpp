@@ -49,16 +49,19 @@ const std::vector<Case>& cases() {
         .slope = [](double s, const At&) { return 1 - std::pow(std::tanh(s / 3), 2); }}},
       {"polynomial by position",
        {.mod = "auto gain = 1.0f + 0.1f * at.head;\nif (at.key > at.query) return score * gain;\n"
-               "return max(score * abs(score) * 0.2f, Score(-2.0f)) + log(exp(score) + 1.0f);"},
+               "return max(score * abs(score) * 0.2f, Score(-2.0f)) + log(exp(score) + 1.0f)\n    + score / "
+               "(abs(score) + 1.0f);"},
        {.mod =
             [](double s, const At& at) {
               if (at.key > at.query) return s * (1 + 0.1 * static_cast<double>(at.head));
-              return std::max(s * std::abs(s) * 0.2, -2.0) + std::log(std::exp(s) + 1);
+              return std::max(s * std::abs(s) * 0.2, -2.0) + std::log(std::exp(s) + 1) +
+                     s / (std::abs(s) + 1);
             },
         .slope =
             [](double s, const At& at) {
               if (at.key > at.query) return 1 + 0.1 * static_cast<double>(at.head);
-              return (s * std::abs(s) * 0.2 > -2 ? 0.4 * std::abs(s) : 0) + 1 / (1 + std::exp(-s));
+              return (s * std::abs(s) * 0.2 > -2 ? 0.4 * std::abs(s) : 0) + 1 / (1 + std::exp(-s)) +
+                     std::pow(std::abs(s) + 1, -2);
             }}},
       {"window by head, aligned at the ends",
        {.mask = "const int diagonal = at.query + at.keys - at.queries;\n"

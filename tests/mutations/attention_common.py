@@ -2,9 +2,9 @@
 BUGS = {
     "score_functions.cuh": [
         ("floor_div", "rounded to 0", "- (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0)", "", "score texts"),
-        ("operator*", "a product's slope is that of its first factor", "ptx::fma_rn(a.slope, b.value, a.value * b.slope)", "a.slope * b.value",
+        ("Dual", "a product's slope is that of its first factor", "ptx::fma_rn(a.slope, b.value, a.value * b.slope)", "a.slope * b.value",
          "score texts: gradients"),
-        ("operator/", "a quotient's slope is that of its dividend", "(a.slope - quotient * b.slope) / b.value", "a.slope / b.value",
+        ("Dual", "a quotient's slope is that of its dividend", "(a.slope - quotient * b.slope) / b.value", "a.slope / b.value",
          "score texts: gradients"),
     ],
     "kv_type.cuh": [
@@ -215,8 +215,8 @@ BUGS = {
         ("modified", "texts: the mask is forgotten", "Text::mask(position) ? score : -ptx::infinity();", "score;", "score texts"),
         ("derivative", "texts: the slope is forgotten", "0.0f : modified.slope;", "0.0f : 1.0f;", "score texts: gradients"),
         ("derivative", "texts: the slope at a score without its bias", "score += Text::bias(position);", "", "score texts: gradients"),
-        ("operator()", "texts: a fused bias of the block's first key", "position(first_col + col)", "position(first_col)", "score texts"),
-        ("operator()", "texts: a fused bias to base e", "mod.kLog2E, offset));", "1.0f, offset));", "score texts"),
+        ("Exponents", "texts: a fused bias of the block's first key", "position(first_col + col)", "position(first_col)", "score texts"),
+        ("Exponents", "texts: a fused bias to base e", "mod.kLog2E, offset));", "1.0f, offset));", "score texts"),
         ("scale_and_bias", "scores not negated for a negative scale", "scores.negate();", ""),
         ("are_right", "softcap: the series for scores beyond it, in a guess",
          "last_term >= ptx::bits_of(mod.params.softcap.last_term)", "true", "variants"),
