@@ -24,7 +24,7 @@ namespace {
 using At = reference::ScorePosition;
 
 struct Case {
-  const char* name;
+  std::string name;
   ScoreTexts texts;
   reference::ScoreFunctions functions;
 };
@@ -79,15 +79,20 @@ const std::vector<Case>& cases() {
             }}},
       {"all three, and a hidden score by the mod",
        {.bias = "return -0.02f * abs(at.query - at.key);",
-        .mod = "if (at.key % 7 == 2) return -exp2(200.0f);  /* -infinity */\nreturn 0.5f * score + at.batch;",
+        .mod = "if (at.key % 7 == 2) return -exp2(200.0f);  /* -infinity */\n"
+               "return 0.1f * score * abs(score) + at.batch;",
         .mask = "return floor_div(at.key - at.query, 16) >= -3;"},
        {.mod =
             [](double s, const At& at) {
               if (at.key % 7 == 2) return -std::numeric_limits<double>::infinity();
-              return 0.5 * (s - 0.02 * std::abs(static_cast<double>(at.query - at.key))) +
-                     static_cast<double>(at.batch);
+              const double biased = s - 0.02 * std::abs(static_cast<double>(at.query - at.key));
+              return 0.1 * biased * std::abs(biased) + static_cast<double>(at.batch);
             },
-        .slope = [](double, const At& at) { return at.key % 7 == 2 ? 0 : 0.5; },
+        .slope =
+            [](double s, const At& at) {
+              const double biased = s - 0.02 * std::abs(static_cast<double>(at.query - at.key));
+              return at.key % 7 == 2 ? 0 : 0.2 * std::abs(biased);
+            },
         .mask = [](const At& at) { return std::floor(static_cast<double>(at.key - at.query) / 16) >= -3; }}}};
   return all;
 }
