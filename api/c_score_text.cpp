@@ -1,6 +1,7 @@
 // Implements fa2/c_score_text.h on fa2/score_text.h.
 #include <api/c_guard.h>
 #include <fa2/c_score_text.h>
+#include <fa2/errors.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
 
