@@ -160,7 +160,7 @@ class GuardedCall {
   /// With dropout: the seed and offset that the device reads; empty: args have them.
   std::vector<std::uint64_t> dropout_state;
   reference::ScoreFunctions functions;  ///< what the problem's score_text computes
-  SequenceTables tables;  ///< with varlen; packed sequences begin without rows
+  SequenceTables tables;                ///< with varlen; packed sequences begin without rows
   AttentionArgs
       args;  ///< pointers and strides of the tensors; the default scale, a softcap of 5, dropout of 0.3
 
