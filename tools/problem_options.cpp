@@ -67,27 +67,6 @@ int ordinal_of(const std::string& text) {
   return ordinal;
 }
 
-/// Adds options that name files with texts, whose number becomes `number`.
-void add_score_texts(CLI::App& verb, std::int64_t& number) {
-  const auto texts = std::make_shared<ScoreTexts>();
-  const auto add = [&](const char* flag, ScoreText ScoreTexts::*text, const char* help) {
-    const auto read = [&number, texts, text, flag](const std::string& path) {
-      const auto bytes = read_file(std::filesystem::path(path)).value_or(std::vector<std::byte>());
-      (*texts).*text = {std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
-      try {
-        number = make_score_text(*texts);
-      } catch (const InvalidRequest& refused) {
-        throw CLI::ValidationError(flag, refused.what());
-      }
-    };
-    verb.add_option_function<std::string>(flag, read, help)->check(CLI::ExistingFile);
-  };
-  add("--score-bias", &ScoreTexts::bias,
-      "File with the body of a function of a position, added to each score");
-  add("--score-mod", &ScoreTexts::mod, "File with the body of a function of a score and its position");
-  add("--score-mask", &ScoreTexts::mask, "File with the body of a function of a position: is the key seen");
-}
-
 }  // namespace
 
 std::string description_of(std::string_view field) {
@@ -146,6 +125,26 @@ PlannedProblem ProblemOptions::problem() const {
   if (problem.page_size > 0 && problem.page_count == 0) problem.page_count = most_pages(problem);
   require_valid_flags(problem);
   return problem.normalized();
+}
+
+void add_score_texts(CLI::App& verb, std::int64_t& number) {
+  const auto texts = std::make_shared<ScoreTexts>();
+  const auto add = [&](const char* flag, ScoreText ScoreTexts::*text, const char* help) {
+    const auto read = [&number, texts, text, flag](const std::string& path) {
+      const auto bytes = read_file(std::filesystem::path(path)).value_or(std::vector<std::byte>());
+      (*texts).*text = {std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
+      try {
+        number = make_score_text(*texts);
+      } catch (const InvalidRequest& refused) {
+        throw CLI::ValidationError(flag, refused.what());
+      }
+    };
+    verb.add_option_function<std::string>(flag, read, help)->check(CLI::ExistingFile);
+  };
+  add("--score-bias", &ScoreTexts::bias,
+      "File with the body of a function of a position, added to each score");
+  add("--score-mod", &ScoreTexts::mod, "File with the body of a function of a score and its position");
+  add("--score-mask", &ScoreTexts::mask, "File with the body of a function of a position: is the key seen");
 }
 
 void add_variants(CLI::App& verb, AttentionProblem& problem) {

@@ -67,6 +67,9 @@ std::string description_of(std::string_view field);
 /// `--softcap` if the numbers are arguments.
 void add_variants(CLI::App& verb, AttentionProblem& problem);
 
+/// Adds options that name files with texts of scores. The texts' number becomes `number`.
+void add_score_texts(CLI::App& verb, std::int64_t& number);
+
 /// Adds an option for each field of `problem` that specialises a kernel and that `verb` lacks.
 void add_missing_traits(CLI::App& verb, AttentionProblem& problem);
 

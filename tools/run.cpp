@@ -63,6 +63,9 @@ void note_direction(const RunOptions& options, Mistakes& mistakes) {
   const auto note = [&](bool is_wrong, const CLI::ParseError& error) {
     if (is_wrong) mistakes.attempt([&] { throw error; });
   };
+  note(options.check && options.variants.fields.score_text != 0,
+       CLI::ValidationError("--check",
+                            "must not be given with texts of scores: the reference does not know them"));
   if (!options.backward.wanted) return note(options.out.empty(), CLI::RequiredError("--out"));
   note(options.dq.empty() && options.dk.empty() && options.dv.empty(),
        CLI::RequiredError("One of --dq, --dk and --dv"));

@@ -76,6 +76,7 @@ void VariantOptions::add_to(CLI::App& verb) {
   add_number("--seed", &Dropout::seed, "Seed of dropout");
   add_number("--offset", &Dropout::offset, "Offset of dropout: each one gives another mask");
   add_variants(verb, fields);
+  add_score_texts(verb, fields.score_text);
 }
 
 VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem, Mistakes& mistakes)
@@ -90,6 +91,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
       },
       problem, options.fields);
   problem.sm_margin = options.fields.sm_margin;
+  problem.score_text = options.fields.score_text;
   problem.dropout |= options.dropout.has_value();
   AttentionArgs args;
   visit_kinds(

@@ -5,6 +5,7 @@ mod calls;
 mod context;
 mod error;
 mod half;
+mod score_text;
 pub mod sys;
 mod tensor;
 mod words;
@@ -13,6 +14,7 @@ pub use calls::{Append, Attention, Backward, Merge, Problem};
 pub use context::{add_pack, Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;
 pub use half::{Bf16, F16, F8E4M3};
+pub use score_text::ScoreTexts;
 pub use tensor::{contiguous_strides, Device, Element, Stream, Tensor, TensorMut};
 pub use words::{
     DType, Determinism, EmptyRowLse, Jit, KvType, LseBase, Mask, PrecompileScope, RotaryStyle, RowAlignment, Tune,

@@ -123,6 +123,15 @@ c_struct! {
 }
 
 c_struct! {
+    pub struct fa2_score_text {
+        pub text: *const c_char = null(),
+        pub file: *const c_char = null(),
+        pub line: i32 = 1,
+        pub reserved: i32 = 0,
+    }
+}
+
+c_struct! {
     pub struct fa2_context_options {
         pub struct_size: u32 = size_of::<fa2_context_options>() as u32,
         pub tune: i32 = FA2_TUNE_DEFAULT,
