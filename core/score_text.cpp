@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLongest = 65536;
 
-/// Returns a text without lines that continue others, and with a space for each comment. `ends`: whether its last comment ends.
+/// Joins continued lines, and replaces each comment by a space. `ends` becomes whether the last comment ends.
 std::string without_comments(std::string_view text, bool& ends) {
   std::string joined;
   for (std::size_t i = 0; i < text.size(); ++i) {

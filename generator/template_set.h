@@ -29,7 +29,7 @@ const TemplateSet& template_set(const KernelKind& kind, const Arch& arch);
 /// Returns all headers that a kernel for `arch` may include.
 std::vector<EmbeddedFile> available_headers(const Arch& arch);
 
-/// Returns whether the embedded header is only a placeholder, for editors, of one that is rendered for every kernel:
+/// Returns whether the embedded header is only a placeholder, for editors, of one that is rendered for kernels:
 /// config.cuh, and headers that define FA2_PLACEHOLDER.
 bool is_placeholder(const EmbeddedFile& file);
 

@@ -31,9 +31,11 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"page_count", "With --page-size: pages that K and V have; 0: those that the longest sequences fill"},
 };
 
-/// Adds the option that sets a field of a problem.
+/// Adds the option that sets a field of a problem, or for score_text an option per text.
 template <class Value>
 void add_field(CLI::App& verb, std::string_view field, Value& value) {
+  if constexpr (std::is_same_v<Value, std::int64_t>)
+    if (field == "score_text") return add_score_texts(verb, value);
   const std::string flag = flag_of(field), description = description_of(field);
   if constexpr (std::is_enum_v<Value>) {
     add_word(verb, flag, value, description);
@@ -107,8 +109,6 @@ void ProblemOptions::add_to(CLI::App& verb) {
   PlannedProblem::visit(
       [&](const std::string_view name, FieldRole, auto& value) {
         if (name == "mask") return mask.add_to(verb);
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>)
-          if (name == "score_text") return add_score_texts(verb, value);
         if (name == "seqlen_k") return add_field(verb, name, seqlen_k);
         if (name != "seqlen_q") return add_field(verb, name, value);
         verb.add_option("--seqlen", seqlen, "Queries and keys")->capture_default_str();
@@ -162,8 +162,6 @@ void add_missing_traits(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
         const bool is_trait = role == FieldRole::specialises || kIsOptional<std::decay_t<decltype(value)>>;
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>)
-          if (std::string_view(name) == "score_text") return add_score_texts(verb, value);
         if (is_trait && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
       },
       problem);

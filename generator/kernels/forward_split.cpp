@@ -65,8 +65,8 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 }
 
 constexpr int kMostSplitRows = 32;  // of the largest tile
-// Over 8-bit keys and values, which forward_sm90 does not read: rows whose tiles of 32 read a head's keys twice, and heads from
-// which on one thread block each, of forward_sm80, is as fast.
+// Limits over 8-bit keys and values, which forward_sm90 does not read. So many rows have two tiles, which both read the keys of a
+// head. With so many heads forward_sm80 is as fast: it computes all rows of a head in one thread block.
 constexpr std::int64_t kMostRowsOfBytes = 64, kManyHeads = 128;
 
 // Bytes of keys and values (docs/kernel-notes.md). Up to kFew, as many warps as possible read them; above kLittle, startup costs
@@ -99,7 +99,7 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
   return c;
 }
 
-/// Adds a config of four warps, unless some have no room.
+/// Adds a config, unless an SM has no room for four warps of it.
 void add_if_four_warps(std::vector<KernelConfig>& configs, const KernelConfig& c) {
   if (c.warps == 4) configs.push_back(c);
 }
@@ -107,10 +107,11 @@ void add_if_four_warps(std::vector<KernelConfig>& configs, const KernelConfig& c
 /// Returns configs for more than a few 8-bit keys: more warps, in blocks of their own, than 16-bit ones need. Where lengths
 /// differ, a third block hides what the others wait for; looking up each row's page takes the registers for it.
 std::vector<KernelConfig> split_configs_of_bytes(const PlannedProblem& p, const Arch& arch) {
+  const AttentionTraits traits = traits_of(p);
   std::vector<KernelConfig> configs;
   constexpr int kKeys = 32;
   for (int blocks = p.varlen && p.page_size % kKeys == 0 ? 3 : 2; blocks > 1; --blocks)
-    add_if_four_warps(configs, split_config(traits_of(p), arch, 16, kKeys, 4, blocks));
+    add_if_four_warps(configs, split_config(traits, arch, 16, kKeys, 4, blocks));
   return configs;
 }
 

@@ -118,7 +118,7 @@ FA2_DEVICE Dual tanh(Dual x) {
 FA2_DEVICE Dual abs(Dual x) {
   return {abs(x.value), x.value > 0.0f ? x.slope : x.value < 0.0f ? -x.slope : 0.0f};
 }
-/// Of equal numbers each has half of the slope.
+/// Equal numbers contribute half of their slopes each.
 FA2_DEVICE Dual min(Dual a, Dual b) {
   if (a == b) return {a.value, 0.5f * (a.slope + b.slope)};
   return a < b ? a : b;
