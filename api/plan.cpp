@@ -1,11 +1,13 @@
 // AttentionPlan and BackwardPlan: validate, then launch every step.
 #include <api/boundary.h>
 #include <api/plan.h>
+#include <operation/rules/check_captures.h>
 #include <operation/rules/check_sequences.h>
 #include <operation/rules/validate.h>
 #include <runtime/device.h>
 
 #include <cstddef>
+#include <utility>
 
 namespace fa2 {
 
@@ -15,14 +17,18 @@ void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, 
          CounterPlace counters) {
   if (plan.steps.empty()) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
-  require_usable(violations_of(plan.problem, args, operands), operands, plan.device);
+  Violations found = violations_of(plan.problem, args, operands);
+  check_captured_residency(found, plan.problem, args, plan.device);
+  require_usable(std::move(found), operands, plan.device);
   if (plan.checks_tables) require_sound_tables(plan.problem, args, plan.device, stream);
   launch(plan, args, operands, args.workspace, stream, counters);
 }
 
 void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream) {
   const ScopedContext context(plan.device);
-  require_usable(violations_of(plan.problem, plan.gradients, args, operands), operands, plan.device);
+  Violations found = violations_of(plan.problem, plan.gradients, args, operands);
+  check_captured_residency(found, plan.problem, args.forward, plan.device);
+  require_usable(std::move(found), operands, plan.device);
   if (plan.steps.empty()) return;
   if (plan.checks_tables) require_sound_tables(plan.problem, args.forward, plan.device, stream);
   launch(plan, args, operands, args.workspace, stream);

@@ -54,7 +54,7 @@ class Library:
         """Returns the number of texts: bodies of functions in CUDA C++."""
         of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
         number = C.c_int64()
-        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), C.byref(number)))
+        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), None, 0, C.byref(number)))
         return number.value
 
     def problem(self, q, k, v, causal, variant=None, packed=None):

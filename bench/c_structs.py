@@ -67,6 +67,8 @@ class Args(C.Structure):
         ("max_logits", C.c_void_p),
         ("alibi_slopes", C.c_void_p),
         ("sinks", C.c_void_p),
+        ("captures", C.c_void_p),
+        ("capture_count", C.c_int64),
         ("dropout_state", C.c_void_p),
         ("cu_seqlens_q", C.c_void_p),
         ("cu_seqlens_k", C.c_void_p),

@@ -4,9 +4,13 @@
 #include <fa2/score_text.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -89,7 +93,59 @@ std::string rule_broken_by(std::string_view text) {
 /// Returns what tells texts from others.
 std::string all_of(const ScoreTexts& texts) {
   const std::string &bias = texts.bias.text, &mod = texts.mod.text, &mask = texts.mask.text;
-  return fmt::format("{} {} {}\n{}{}{}", bias.size(), mod.size(), mask.size(), bias, mod, mask);
+  std::string all = fmt::format("{} {} {}\n{}{}{}", bias.size(), mod.size(), mask.size(), bias, mod, mask);
+  for (const CaptureSpec& capture : texts.captures)
+    all += fmt::format("\n{} {} {}", capture.name, static_cast<int>(capture.type), capture.dimensions);
+  return all;
+}
+
+bool is_known(CaptureType type) {
+  return type <= CaptureType::u8 || type == CaptureType::boolean;
+}
+
+bool is_type_of_number(CaptureType type) {
+  return type == CaptureType::f32 || type == CaptureType::i32 || type == CaptureType::i64 ||
+         type == CaptureType::boolean;
+}
+
+/// The names that texts have without captures. Those of C++ are left to the compiler, whose message names the text.
+constexpr std::string_view kTakenNames[] = {
+    "at",   "score", "Score",    "Text",  "Position", "Dual",    "bias",     "mod",       "mask",     "exp",
+    "exp2", "log",   "log2",     "log1p", "tanh",     "sin",     "cos",      "sigmoid",   "erf",      "sqrt",
+    "pow",  "floor", "ceil",     "round", "trunc",    "rsqrt",   "select",   "infinity",  "nan",      "abs",
+    "min",  "max",   "captures", "index", "has_bias", "has_mod", "has_mask", "floor_div", "remainder"};
+
+/// Returns the rule that a capture's name breaks; empty: none.
+std::string rule_broken_by_name(std::string_view name) {
+  const bool is_identifier = !name.empty() && name.size() <= 64 && std::ranges::all_of(name, is_of_name) &&
+                             std::isdigit(static_cast<unsigned char>(name.front())) == 0;
+  if (!is_identifier) return "must be an identifier of at most 64 characters";
+  if (std::ranges::find(kTakenNames, name) != std::end(kTakenNames))
+    return "must not be a name that texts have without it";
+  return "";
+}
+
+void check(std::vector<Violation>& found, std::span<const CaptureSpec> captures) {
+  if (captures.size() > kMostCaptures)
+    found.push_back(
+        {"captures", fmt::format("{}", captures.size()), fmt::format("must be at most {}", kMostCaptures)});
+  for (std::size_t i = 0; i < captures.size(); ++i) {
+    const CaptureSpec& capture = captures[i];
+    const std::string name = fmt::format("captures[{}]", i);
+    if (const std::string rule = rule_broken_by_name(capture.name); !rule.empty())
+      found.push_back({name + ".name", capture.name, rule});
+    const auto same = std::ranges::find(captures, capture.name, &CaptureSpec::name);
+    if (same < captures.begin() + static_cast<std::ptrdiff_t>(i))
+      found.push_back({name + ".name", capture.name, "must not be another capture's name"});
+    const std::string type = fmt::format("{}", static_cast<int>(capture.type));
+    if (!is_known(capture.type))
+      found.push_back({name + ".type", type, "must be one of CaptureType"});
+    else if (capture.dimensions == CaptureSpec::kNumber && !is_type_of_number(capture.type))
+      found.push_back({name + ".type", type, "must be f32, i32, i64 or boolean of a number"});
+    if (capture.dimensions < CaptureSpec::kNumber || capture.dimensions > kMostCaptureDimensions)
+      found.push_back({name + ".dimensions", fmt::format("{}", capture.dimensions),
+                       fmt::format("must be in -1..{}; -1: a number", kMostCaptureDimensions)});
+  }
 }
 
 void check(std::vector<Violation>& found, const std::string& name, const ScoreText& text) {
@@ -105,7 +161,8 @@ void check(const ScoreTexts& texts) {
   check(found, "bias", texts.bias);
   check(found, "mod", texts.mod);
   check(found, "mask", texts.mask);
-  if (all_of(texts) == all_of({}))
+  check(found, texts.captures);
+  if (texts.bias.text.empty() && texts.mod.text.empty() && texts.mask.text.empty())
     found.push_back({"bias, mod, mask", "empty", "must have at least one text"});
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }

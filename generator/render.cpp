@@ -11,6 +11,8 @@
 #include <generator/template_set.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace fa2 {
@@ -88,8 +90,11 @@ KernelSource render(const KernelSpec& asked) {
   source.spec = spec_line(spec);
   std::vector<SourceFile> rendered = kind.headers(spec);
   rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
-  if (spec.traits.score_text != 0)
-    rendered.push_back(score_text_header(spec.traits.score_text, Lines::left_out));
+  const std::size_t before_texts = rendered.size();
+  const auto add_texts = [&](Lines lines) {
+    std::ranges::move(score_text_headers(spec.traits.score_text, lines), std::back_inserter(rendered));
+  };
+  add_texts(Lines::left_out);
   source.precompile_command = precompile_command(spec);
   source.entry = kind.entry;
   source.arch = spec.arch;
@@ -99,7 +104,8 @@ KernelSource render(const KernelSpec& asked) {
   source.key_parts = key_parts(source, templates.digest, rendered);
   source.key = key_of(source.key_parts);
   // Where a text comes from is no part of the kernel's identity, but messages of compilers name it.
-  if (spec.traits.score_text != 0) rendered.back() = score_text_header(spec.traits.score_text, Lines::named);
+  rendered.resize(before_texts);
+  add_texts(Lines::named);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
   source.headers = headers_of(templates.headers, std::move(rendered));
   source.threads = kind.threads(spec.config);

@@ -242,6 +242,11 @@ void Block::count_banks(const unsigned* addresses, int count, int bytes, Site si
   if (options_.checks) banks_.count(addresses, count, bytes, site);
 }
 
+void Block::check_index(int index, int size, Site site) {
+  if (index < 0 || index >= size)
+    fault(current_, site, fmt::format("index {} of a text of scores, must be in 0..{}", index, size - 1));
+}
+
 void Block::require(const std::string& broken_rule, Site site) const {
   if (!broken_rule.empty()) fault(current_, site, broken_rule);
 }

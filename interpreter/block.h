@@ -88,6 +88,7 @@ class Block final : public Machine {
   void store_cluster(unsigned to, const void* from, int bytes, Site site) override;
   void mbarrier_arrive_cluster(unsigned mbarrier, Site site) override;
   void bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mbarrier, Site site) override;
+  void check_index(int index, int size, Site site) override;
   void load_global(const void* from, void* to, int bytes, Site site) override;
   void store_global(void* to, const void* from, int bytes, Site site) override;
   void load_shared(unsigned from, void* to, int bytes, Site site) override;

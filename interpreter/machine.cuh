@@ -81,6 +81,8 @@ class Machine {
   virtual void mbarrier_arrive_cluster(unsigned mbarrier, Site site) = 0;
   virtual void bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mbarrier, Site site) = 0;
 
+  /// Checks an index of a text of scores into a capture.
+  virtual void check_index(int index, int size, Site site) = 0;
   virtual void load_global(const void* from, void* to, int bytes, Site site) = 0;
   virtual void store_global(void* to, const void* from, int bytes, Site site) = 0;
   virtual void load_shared(unsigned from, void* to, int bytes, Site site) = 0;

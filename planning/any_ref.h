@@ -17,6 +17,11 @@ class AnyRef {
     if (type_ != &kType<Object>) throw Error(ErrorCode::internal, "a step got another operation's arguments");
     return *static_cast<const Object*>(object_);
   }
+  /// Returns the object; null if it has another type.
+  template <class Object>
+  const Object* find() const {
+    return type_ == &kType<Object> ? static_cast<const Object*>(object_) : nullptr;
+  }
 
  private:
   template <class Object>

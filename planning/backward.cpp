@@ -1,6 +1,7 @@
 // Chooses up to five kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
+#include <planning/captures.h>
 #include <planning/step_request.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
@@ -71,8 +72,10 @@ bool has_tiles(const AttentionProblem& p, KernelPass pass) {
 
 Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
                    std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch) {
-  return kind_of(config).make_step(
+  Step step = kind_of(config).make_step(
       {.problem = problem, .config = config, .kernel = std::move(kernel), .scratch = scratch});
+  set_captures(step, problem);
+  return step;
 }
 
 Gradients kept_by(const AttentionProblem& problem, Gradients gradients) {

@@ -1,5 +1,6 @@
 // A forward has one kernel and one step; or two of each, if the first widens keys and values.
 #include <generator/kernel_kind.h>
+#include <planning/captures.h>
 #include <planning/forward.h>
 #include <planning/step_request.h>
 #include <planning/widened_keys.h>
@@ -17,8 +18,10 @@ LoadedKernel attention_kernel(const Planner& planner) {
 
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count) {
-  return kind_of(config).make_step(
+  Step step = kind_of(config).make_step(
       {.problem = problem, .config = config, .kernel = std::move(kernel), .sm_count = sm_count});
+  set_captures(step, problem);
+  return step;
 }
 
 PlannedProblem tuned_problem(const PlannedProblem& p, const Target& target, const ConfigChooser& chooser) {

@@ -1,5 +1,6 @@
 // Fills the parameters once, then launches.
 #include <operation/operands/memory_ranges.h>
+#include <planning/captures.h>
 #include <planning/step.h>
 #include <runtime/graph.h>
 
@@ -28,6 +29,7 @@ class StepMemory final : public LaunchMemory {
     } else if (step_.context_counters) {
       ranges.push_back(step_.context_counters->memory());
     }
+    add_captured_memory(ranges, step_, call_);
     return ranges;
   }
   WrittenBytes* written() const override { return call_.written; }
@@ -72,7 +74,13 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   const Capture capture = borrows ? capture_of(stream) : Capture{};
   for (int i = 0; i < times; ++i) {
     if (borrows) params.put(step.counters.param, step.context_counters->take(capture, stream));
-    step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
+    if (step.captures.empty()) {
+      step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
+      continue;
+    }
+    ParamsBuffer capturing = params;
+    insert_captures(capturing, step, call);
+    step.kernel->launch(step.shape, capturing.data(), capturing.size(), stream, &memory);
   }
 }
 

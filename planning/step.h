@@ -4,6 +4,7 @@
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
+#include <fa2/score_text.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
 #include <planning/any_ref.h>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <templates/attention/common/capture_params.cuh>
 #include <type_traits>
 #include <vector>
 
@@ -37,7 +39,8 @@ class ParamsBuffer {
   template <class Params>
   Params& emplace(const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params>, "a launch copies bytes");
-    static_assert(sizeof(Params) <= kBytes && alignof(Params) <= kAlignment, "a buffer holds any kernel's");
+    static_assert(sizeof(Params) + kCaptureBytes <= kBytes && alignof(Params) <= kAlignment,
+                  "a buffer holds any kernel's");
     size_ = sizeof(Params);
     return *::new (bytes_) Params(params);
   }
@@ -51,12 +54,19 @@ class ParamsBuffer {
   void put(std::size_t offset, const Member& member) {
     std::memcpy(bytes_ + offset, &member, sizeof member);
   }
+  /// Inserts bytes, before what is at `offset`. What was emplaced has no longer its type.
+  void insert(std::size_t offset, const void* from, std::size_t bytes) {
+    std::memmove(bytes_ + offset + bytes, bytes_ + offset, size_ - offset);
+    std::memcpy(bytes_ + offset, from, bytes);
+    size_ += bytes;
+  }
 
   const void* data() const { return bytes_; }
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBytes = 1536, kAlignment = 64;
+  static constexpr std::size_t kBytes = 2048, kAlignment = 64;
+  static constexpr std::size_t kCaptureBytes = kMostCaptures * sizeof(CaptureParams);
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
@@ -76,6 +86,9 @@ struct Step {
   std::vector<OperandUse>
       uses;                  ///< operands that the kernel touches; empty: all of the call, as they are listed
   ParamsBuffer constants{};  ///< parameters, as far as every call has the same
+  std::size_t captures_at = 0;  ///< where AttentionParams begin in the parameters; bytes
+  /// What the kernel's texts of scores capture: CaptureParams in front of AttentionParams, which launch() inserts.
+  std::span<const CaptureSpec> captures = {};
   /// Turns `constants` into the parameters of one call. The device's context must be current.
   void (*fill)(const Step& step, const Call& call, ParamsBuffer& params) = nullptr;
   WorkspacePart counters;

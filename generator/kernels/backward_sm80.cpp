@@ -162,7 +162,7 @@ constexpr KernelKind of_rows(KernelPass pass, std::string_view main, std::string
           .make_step = backward_sm80_step,
           .default_config = {.kernel = id},
           .constants = constants,
-          .reads = is_backward_trait};
+          .reads = is_backward_trait_without_scores};
 }
 
 template <KernelId id>

@@ -148,7 +148,10 @@ constexpr KernelKind kernels::backward_convert_sm80 = {
     .estimated_registers = [](const AttentionTraits& traits,
                               const KernelConfig&) { return padded_dim(traits.head_dim) / 2 + 8; },
     .constants = [](const KernelSpec& spec) { return std::vector<RenderedConstant>{adds_four(spec.arch)}; },
-    .reads = is_backward_trait_without_lse,
+    .reads =
+        [](std::string_view trait) {
+          return is_backward_trait_without_lse(trait) && is_backward_trait_without_scores(trait);
+        },
 };
 
 }  // namespace fa2

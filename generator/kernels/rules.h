@@ -62,6 +62,11 @@ constexpr bool is_backward_trait_without_lse(std::string_view trait) {
   return is_backward_trait(trait) && trait != "lse_base";
 }
 
+/// Like is_backward_trait(), for kernels that compute no score.
+constexpr bool is_backward_trait_without_scores(std::string_view trait) {
+  return is_backward_trait(trait) && trait != "score_text";
+}
+
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.
 inline std::vector<RenderedConstant> constants_of_e4m3(const KernelSpec& spec) {
   if (key_value_format(spec.traits).element != ElementType::e4m3) return {};

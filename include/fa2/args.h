@@ -8,6 +8,8 @@
 
 namespace fa2 {
 
+struct ScoreCapture;  // fa2/score_text.h
+
 /// Distances between neighbours along each dimension of a (batch, head, row, head_dim) tensor; in elements. The last dimension is
 /// contiguous. Inputs may have any strides, even 0 or negative ones. Rows of O must not overlap.
 struct TensorStrides {
@@ -93,6 +95,9 @@ struct AttentionArgs {
   bool alibi_slopes_per_batch = false;
   /// With sinks, else null: float32 (heads_q); in units of scaled scores; -infinity: no sink.
   const float* sinks = nullptr;
+  /// With captures of score_text, else null and 0: one for each, in the order of ScoreTexts::captures. Read during the call.
+  const ScoreCapture* captures = nullptr;
+  std::int64_t capture_count = 0;
   /// Must keep its default unless the problem has dropout.
   Dropout dropout = {};
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
@@ -143,6 +148,8 @@ struct AttentionArgs {
             .shape("(heads_q)")
             .used_if("sinks")
             .help("a logit per head that joins each row's softmax without a value; -infinity: none"),
+        row("captures", &A::captures).help("what texts of scores read; one for each capture of score_text"),
+        row("capture_count", &A::capture_count).help("captures"),
         row("dropout.state", &A::dropout, &Dropout::state)
             .tensor("dropout_state")
             .shape("(2)")

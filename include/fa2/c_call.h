@@ -16,6 +16,14 @@ typedef struct fa2_tensor {
 } fa2_tensor;
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
 
+/* What texts of scores read in a call (fa2/c_score_text.h): a tensor, or a number. */
+typedef struct fa2_capture {
+  const void* data; /* of a tensor: the first element; NULL for a number */
+  double number; /* of a number: the value */
+  int64_t sizes[4]; /* of each dimension: 1 .. 2^31 - 1; 0 where there is no dimension */
+  int64_t strides[4]; /* elements, of either sign, even 0 */
+} fa2_capture;
+
 /* Element types. A fa2_problem has one of the first two; fa2_array.dtype is any. FA2_OTHER_DTYPE: one that fa2 does
  * not know. */
 enum {
@@ -103,6 +111,8 @@ typedef struct fa2_args {
   /* a logit per head that joins each row's softmax without a value; -infinity: none; (heads_q); float32;
    * given with sinks */
   const float* sinks;
+  const fa2_capture* captures; /* what texts of scores read; one for each capture of score_text */
+  int64_t capture_count; /* captures */
   /* seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
    * with dropout */
   const uint64_t* dropout_state;
@@ -126,7 +136,7 @@ typedef struct fa2_args {
   uint64_t dropout_seed; /* seed of the mask */
   uint64_t dropout_offset; /* another mask for every value, such as the number of the call */
 } fa2_args;
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 
 /* fa2::BackwardArgs */
 typedef struct fa2_backward_args {

@@ -16,11 +16,24 @@ typedef struct fa2_score_text {
   int32_t reserved; /* 0 */
 } fa2_score_text;
 
+/* fa2_capture_spec.dtype: f16, bf16, float32, int32, int64 or uint8 of fa2/c_call.h, or this: a byte that is 0 or not. */
+enum { FA2_CAPTURED_BOOL = 7 };
+/* fa2_capture_spec.dimensions of a number: fa2_capture.number holds it; dtype is float32, int32, int64 or bool. */
+enum { FA2_CAPTURED_NUMBER = -1 };
+
+/* What texts call beside functions, with an index per dimension. fa2_args::captures holds the tensors and numbers of a call. */
+typedef struct fa2_capture_spec {
+  const char* name;
+  int32_t dtype;
+  int32_t dimensions; /* 0..4, or FA2_CAPTURED_NUMBER */
+} fa2_capture_spec;
+
 /* Makes texts known in this process, for good, and returns their number for fa2_problem::score_text. A function without a text may
- * be NULL, but not all three. `number` depends on the texts alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is
+ * be NULL, but not all three; `captures` may be NULL if there are none. `number` depends on texts and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is
  * refused. */
 FA2_C_API fa2_status fa2_make_score_text(const fa2_score_text* bias, const fa2_score_text* mod,
-                                         const fa2_score_text* mask, int64_t* number);
+                                         const fa2_score_text* mask, const fa2_capture_spec* captures,
+                                         size_t capture_count, int64_t* number);
 
 #ifdef __cplusplus
 }

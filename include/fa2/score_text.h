@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fa2 {
 
@@ -13,8 +14,10 @@ namespace fa2 {
 /// at.key, counted from 0 in their sequence, and the sequence's lengths at.queries and at.keys; all int. A position may lie beyond a
 /// length, where the result does not matter. The function must be pure: kernels call it any number of times.
 ///
-/// A text may call exp, exp2, log, log2, tanh, abs, min, max, floor_div and remainder; the last two round to minus infinity. Refused
-/// are preprocessor directives, string and character literals, `asm`, trigraphs, digraphs, and brackets that do not match.
+/// A text may call captures by their names, and exp, exp2, log, log2, log1p, tanh, sigmoid, sin, cos, erf, sqrt, rsqrt, pow, floor,
+/// ceil, round, trunc, abs, min, max, select(condition, a, b), infinity(), nan(), floor_div and remainder; the last two round to minus
+/// infinity. Refused are preprocessor directives, string and character literals, `asm`, trigraphs, digraphs, and brackets that do
+/// not match.
 struct ScoreText {
   std::string text;  ///< at most 64 KiB; empty: no function
   /// The file and the line of the text's beginning, which compilers name in their messages. Without quotes, backslashes and line
@@ -29,6 +32,33 @@ struct ScoreText {
   ScoreText(const char* body) : text(body) {}  // NOLINT: like std::string
 };
 
+/// Element types of captures; a boolean has a byte. The values are those of fa2_array.dtype.
+enum class CaptureType : std::uint8_t { f16, bf16, f32, i32, i64, u8, boolean = 7 };
+
+/// A tensor or a number that a call gives to texts. Texts call it by its name, with an index per dimension: `table(at.head, at.key)`.
+/// They get a float of a floating type, an int of i32 and u8, a long long of i64, a bool of boolean. An index outside [0, size) reads
+/// some element of the tensor, on GPUs; the interpreter reports it.
+struct CaptureSpec {
+  static constexpr int kNumber = -1;
+
+  std::string name;  ///< an identifier; not `at`, `score`, or a function of texts
+  CaptureType type = CaptureType::f32;
+  int dimensions =
+      kNumber;  ///< 0..4 of a tensor; kNumber: AttentionArgs holds the number itself, as f32, i32, i64 or boolean
+};
+
+constexpr int kMostCaptures = 8;
+constexpr int kMostCaptureDimensions = 4;
+
+/// The capture of one call: AttentionArgs::captures points to one for each CaptureSpec.
+struct ScoreCapture {
+  const void* data = nullptr;  ///< of a tensor: the first element, on the plan's device; null for a number
+  double number = 0;           ///< of a number: the value
+  std::int64_t sizes[kMostCaptureDimensions] =
+      {};  ///< of each dimension: 1 .. 2^31 - 1; 0 where there is no dimension
+  std::int64_t strides[kMostCaptureDimensions] = {};  ///< elements, of either sign, even 0
+};
+
 /// S = scale * Q K^T, then softcap and ALiBi, then these in their order, then the problem's mask, windows and chunks. Gradients follow
 /// from the same texts.
 struct ScoreTexts {
@@ -39,6 +69,8 @@ struct ScoreTexts {
   /// Returns a bool: whether the query sees the key. Otherwise the score becomes -infinity. The value of a key that no query sees may
   /// still be multiplied by 0, so it must be finite.
   ScoreText mask = {};
+  /// What the texts read beside positions; at most kMostCaptures.
+  std::vector<CaptureSpec> captures = {};
 };
 
 /// Makes texts known in this process, for good, and returns their number for AttentionProblem::score_text. It depends on the texts

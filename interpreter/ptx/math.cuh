@@ -30,6 +30,38 @@ FA2_DEVICE float rcp_approx(float x) {
   return rcp_rn(x);
 }
 
+FA2_DEVICE float floor_f32(float x) {
+  return __builtin_floorf(x);
+}
+
+FA2_DEVICE float ceil_f32(float x) {
+  return __builtin_ceilf(x);
+}
+
+FA2_DEVICE float round_f32(float x) {
+  return __builtin_nearbyintf(x);
+}
+
+FA2_DEVICE float trunc_f32(float x) {
+  return __builtin_truncf(x);
+}
+
+FA2_DEVICE float sqrt_approx(float x) {
+  return flushed(__builtin_sqrtf(flushed(x)));
+}
+
+FA2_DEVICE float rsqrt_approx(float x) {
+  return flushed(1.0f / __builtin_sqrtf(flushed(x)));
+}
+
+FA2_DEVICE float sin_approx(float x) {
+  return flushed(__builtin_sinf(flushed(x)));
+}
+
+FA2_DEVICE float cos_approx(float x) {
+  return flushed(__builtin_cosf(flushed(x)));
+}
+
 FA2_DEVICE float fma_rn(float a, float b, float c) {
   return flushed(__builtin_fmaf(flushed(a), flushed(b), flushed(c)));
 }

@@ -18,8 +18,9 @@ namespace fa2 {
 
 inline constexpr std::uint16_t kNowhere = 0xffff;  ///< the offset of a field that does not exist
 
-/// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct.
-enum class CType : std::uint8_t { int32, float32, int64, uint64, pointer, tensor, call };
+/// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct. `captures`: a pointer to several
+/// fa2_capture.
+enum class CType : std::uint8_t { int32, float32, int64, uint64, pointer, tensor, call, captures };
 
 constexpr std::uint16_t bytes_of(CType type) {
   return type == CType::tensor ? 32 : type == CType::int32 || type == CType::float32 ? 4 : 8;
@@ -45,6 +46,8 @@ template <class Value>
 constexpr CType c_type_of() {
   if constexpr (kIsOptional<Value>) {
     return c_type_of<typename Value::value_type>();
+  } else if constexpr (std::is_same_v<Value, const ScoreCapture*>) {
+    return CType::captures;
   } else if constexpr (std::is_pointer_v<Value>) {
     return CType::pointer;
   } else if constexpr (std::is_class_v<Value>) {
@@ -91,9 +94,9 @@ constexpr Member typed(const Row& row) {
   member.is_size = std::is_integral_v<Value> && std::is_signed_v<Value> && !member.is_flag &&
                    row.text.axis != Axis::no_tensor;
   member.is_optional_value = kIsOptional<Value>;
-  if constexpr (std::is_pointer_v<Value>) {
+  member.is_pointer = std::is_pointer_v<Value>;
+  if constexpr (std::is_pointer_v<Value> && !std::is_same_v<Value, const ScoreCapture*>) {
     using Pointed = std::remove_pointer_t<Value>;
-    member.is_pointer = true;
     member.is_const = std::is_const_v<Pointed>;
     member.has_dtype = std::is_void_v<Pointed>;
     member.element = pointed_element<Pointed>();

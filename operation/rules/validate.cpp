@@ -1,6 +1,7 @@
 // Checks arguments. The valid path only computes and compares; texts are made after a rule was broken.
 #include <fmt/format.h>
 #include <operation/operands/overlap.h>
+#include <operation/rules/check_captures.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 
@@ -310,6 +311,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   if (!problem.max_logits && args.max_logits != nullptr)
     found.push_back({"max_logits", "given", "must be null, or the problem's max_logits true"});
   check_operands(found, operands, problem.row_alignment);
+  check_captures(found, problem, args, operands);
   return found;
 }
 
@@ -324,6 +326,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_any_wanted(found, gradients, operands);
   check_gradients(found, problem, gradients, operands);
   check_operands(found, operands, problem.row_alignment);
+  check_captures(found, problem, args.forward, operands);
   return found;
 }
 
@@ -345,20 +348,23 @@ std::vector<Violation> violations_of_call(const AttentionProblem& problem, const
   return found;
 }
 
+void check_residency(Violations& found, std::string_view name, const void* data, int device,
+                     PointerFacts (*facts_of)(const void*)) {
+  const PointerFacts facts = facts_of(data);
+  if (facts.kind == PointerKind::unregistered) {
+    found.push_back({std::string(name), fmt::format("{}", data),
+                     "must be memory that the GPU can reach: it is ordinary host memory, or was freed"});
+  } else if (facts.kind == PointerKind::device && facts.device != device) {
+    found.push_back({std::string(name), fmt::format("{} on device {}", data, facts.device),
+                     fmt::format("must be on device {}, where this call runs", device)});
+  }
+}
+
 std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*)) {
   Violations found;
-  for (const Operand& t : operands) {
-    if (t.data == nullptr || t.is_absent()) continue;
-    const PointerFacts facts = facts_of(t.data);
-    if (facts.kind == PointerKind::unregistered) {
-      found.push_back({std::string(t.name), fmt::format("{}", t.data),
-                       "must be memory that the GPU can reach: it is ordinary host memory, or was freed"});
-    } else if (facts.kind == PointerKind::device && facts.device != device) {
-      found.push_back({std::string(t.name), fmt::format("{} on device {}", t.data, facts.device),
-                       fmt::format("must be on device {}, where this call runs", device)});
-    }
-  }
+  for (const Operand& t : operands)
+    if (t.data != nullptr && !t.is_absent()) check_residency(found, t.name, t.data, device, facts_of);
   return found;
 }
 

@@ -9,6 +9,7 @@
 #include <runtime/device.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fa2 {
@@ -59,8 +60,12 @@ std::vector<Violation> violations_of_precompiled(const AttentionProblem& problem
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
                                      const PrecompileOptions& options, const std::vector<std::string>& archs);
 
-/// Returns a violation for each operand whose memory a kernel on `device` may not use. Device memory of that device, managed memory
-/// and pinned host memory are fine. Calls `facts_of` once per pointer.
+/// Checks that a kernel on `device` may use this memory: device memory of that device, managed memory and pinned host memory.
+void check_residency(std::vector<Violation>& found, std::string_view name, const void* data, int device,
+                     PointerFacts (*facts_of)(const void*) = pointer_facts);
+
+/// Returns a violation for each operand whose memory a kernel on `device` may not use. Calls `facts_of`
+/// once per pointer.
 std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace fa2 {
@@ -88,6 +90,7 @@ void TrialTensors::point() {
   };
   visit_numbers(add, problem_, args);
   if (problem_.dropout) args.dropout.probability = kTrialDropout;
+  if (problem_.score_text != 0) point_captures();
   if (is_backward_) {
     args_.d_out = at(Role::d_out), args_.d_out_strides = args.out_strides;
     args_.dq = at(Role::dq), args_.dq_strides = args.q_strides;
@@ -95,6 +98,19 @@ void TrialTensors::point() {
     args_.dv = at(Role::dv), args_.dv_strides = args.v_strides;
   }
   operands_ = operands_of(problem_, args_, is_backward_);
+}
+
+void TrialTensors::point_captures() {
+  captured_ = DeviceBuffer(sizeof(std::int64_t));
+  captured_.fill(0, stream_.get());
+  for (const CaptureSpec& spec : score_texts(problem_.score_text).captures) {
+    ScoreCapture& capture = captures_.emplace_back();
+    if (spec.dimensions == CaptureSpec::kNumber) continue;
+    capture.data = captured_.data();
+    std::fill_n(capture.sizes, spec.dimensions, std::numeric_limits<std::int32_t>::max());
+  }
+  args_.forward.captures = captures_.data();
+  args_.forward.capture_count = static_cast<std::int64_t>(captures_.size());
 }
 
 Call TrialTensors::call(const WorkspaceLayout& layout) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/backward.h>
+#include <fa2/score_text.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
@@ -38,6 +39,7 @@ class TrialTensors {
   const DeviceBuffer& operator[](Role role) const { return buffers_[static_cast<std::size_t>(role)]; }
   void allocate();
   void point();
+  void point_captures();
   void upload_pages();
   void upload_inputs();
   void upload_borders(Role role, std::int64_t total, std::int64_t longest);
@@ -45,7 +47,9 @@ class TrialTensors {
   PlannedProblem problem_;
   bool is_backward_;
   const OwnedStream& stream_;
-  std::vector<DeviceBuffer> buffers_;  ///< by role; empty: no kernel of the pass needs the operand
+  std::vector<DeviceBuffer> buffers_;   ///< by role; empty: no kernel of the pass needs the operand
+  std::vector<ScoreCapture> captures_;  ///< of texts of scores: one element wherever they look
+  DeviceBuffer captured_{0};
   BackwardArgs args_;
   std::vector<Operand> operands_;
 };

@@ -41,6 +41,62 @@ FA2_DEVICE float rcp_approx(float x) {
   return y;
 }
 
+/// cvt.rmi.f32.f32: returns the largest integer that is not above x.
+FA2_DEVICE float floor_f32(float x) {
+  float y;
+  asm("cvt.rmi.f32.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// cvt.rpi.f32.f32: returns the smallest integer that is not below x.
+FA2_DEVICE float ceil_f32(float x) {
+  float y;
+  asm("cvt.rpi.f32.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// cvt.rni.f32.f32: returns the nearest integer, of two the even one.
+FA2_DEVICE float round_f32(float x) {
+  float y;
+  asm("cvt.rni.f32.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// cvt.rzi.f32.f32: returns x without its fraction.
+FA2_DEVICE float trunc_f32(float x) {
+  float y;
+  asm("cvt.rzi.f32.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// sqrt.approx.ftz.f32: returns the square root, with a relative error of at most 2^-23.
+FA2_DEVICE float sqrt_approx(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// rsqrt.approx.ftz.f32: returns 1 / sqrt(x), with a relative error of at most 2^-22.9.
+FA2_DEVICE float rsqrt_approx(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// sin.approx.ftz.f32: returns sin(x), with an error of at most 2^-20.5 in [-pi, pi].
+FA2_DEVICE float sin_approx(float x) {
+  float y;
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// cos.approx.ftz.f32: returns cos(x), with an error of at most 2^-20.5 in [-pi, pi].
+FA2_DEVICE float cos_approx(float x) {
+  float y;
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// fma.rn.ftz: returns a * b + c.
 FA2_DEVICE float fma_rn(float a, float b, float c) {
   float d;

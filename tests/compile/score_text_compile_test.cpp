@@ -19,7 +19,11 @@ const std::vector<ScoreTexts>& light_texts() {
   static const std::vector<ScoreTexts> texts = {
       {.bias = "return -exp2(-0.5f * (at.head + 1)) * abs(at.query + at.keys - at.queries - at.key);"},
       {.mod = "return 20.0f * tanh(score / 20.0f);"},
-      {.mask = "return at.key < 512 || at.key <= at.query;"}};
+      {.mask = "return at.key < 512 || at.key <= at.query;"},
+      {.bias = "return gain() * table(at.head, max(min(at.key - at.query, 255), -256) + 256);",
+       .captures = {{"table", CaptureType::f32, 2}, {"gain"}}},
+      {.mask = "return ids(at.batch, at.query) == ids(at.batch, at.key);",
+       .captures = {{"ids", CaptureType::i32, 2}}}};
   return texts;
 }
 

@@ -103,6 +103,14 @@ typedef struct fa2_tensor {
 } fa2_tensor;
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
 
+/* What texts of scores read in a call (fa2/c_score_text.h): a tensor, or a number. */
+typedef struct fa2_capture {
+  const void* data; /* of a tensor: the first element; NULL for a number */
+  double number; /* of a number: the value */
+  int64_t sizes[4]; /* of each dimension: 1 .. 2^31 - 1; 0 where there is no dimension */
+  int64_t strides[4]; /* elements, of either sign, even 0 */
+} fa2_capture;
+
 )";
 
 std::string ctypes_of(const std::string& type) {

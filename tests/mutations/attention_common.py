@@ -1,5 +1,13 @@
 """Bugs of templates/attention/common: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "captured.cuh": [
+        ("offset_in", "captures: every index along the first dimension", "capture.strides[dimension++]", "capture.strides[dimension]",
+         "score captures"),
+        ("element_at", "captures: the first element for all", "static_cast<const Element*>(capture.data) + offset",
+         "static_cast<const Element*>(capture.data)",
+         "score captures"),
+        ("number_of", "captures: a number of 0", "static_cast<Value>(capture.number)", "Value{}", "score captures"),
+    ],
     "score_functions.cuh": [
         ("floor_div", "rounded to 0", "- (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0)", "", "score texts"),
         ("Dual", "a product's slope is that of its first factor", "ptx::fma_rn(a.slope, b.value, a.value * b.slope)", "a.slope * b.value",
@@ -203,18 +211,18 @@ BUGS = {
          "forward_sm90"),
     ],
     "score_mod.cuh": [
-        ("position_in_row", "texts: the row in its tile for the query", "query = row_map_of<Config>(params).query(row);", "query = row;",
+        ("position_in_row", "texts: the row in its tile for the query", "row_map_of<Config>(params).query(row), shape", "row, shape",
          "score texts"),
-        ("position_in_row", "texts: the tile's first head for all", "head = query_head<Config>(params, at, row),", "head = at.head,",
+        ("position_in_row", "texts: the tile's first head for all", "query_head<Config>(params, at, row), heads", "at.head, heads",
          "score texts"),
-        ("position_in_row", "texts: lengths that change places", "key, shape.seqlen_q, shape.seqlen_k}", "key, shape.seqlen_k, shape.seqlen_q}",
+        ("position_in_row", "texts: lengths that change places", "shape.seqlen_q, shape.seqlen_k};", "shape.seqlen_k, shape.seqlen_q};",
          "score texts"),
         ("for_each_position", "texts: queries and keys change places where rows are keys", "f(s, position_in_row(lane_col + col)(row));",
          "f(s, position_in_row(row)(lane_col + col));", "score texts: gradients"),
-        ("modified", "texts: the bias is forgotten", "score += Text::bias(position);", "", "score texts"),
-        ("modified", "texts: the mask is forgotten", "Text::mask(position) ? score : -ptx::infinity();", "score;", "score texts"),
+        ("modified", "texts: the bias is forgotten", "score += text.bias(position);", "", "score texts"),
+        ("modified", "texts: the mask is forgotten", "text.mask(position) ? score : -ptx::infinity();", "score;", "score texts"),
         ("derivative", "texts: the slope is forgotten", "0.0f : modified.slope;", "0.0f : 1.0f;", "score texts: gradients"),
-        ("derivative", "texts: the slope at a score without its bias", "score += Text::bias(position);", "(void)score;", "score texts: gradients"),
+        ("derivative", "texts: the slope at a score without its bias", "score += text.bias(position);", "(void)score;", "score texts: gradients"),
         ("Exponents", "texts: a fused bias of the block's first key", "position(first_col + col)", "position(first_col)", "score texts"),
         ("Exponents", "texts: a fused bias to base e", "mod.kLog2E, offset));", "1.0f, offset));", "score texts"),
         ("scale_and_bias", "scores not negated for a negative scale", "scores.negate();", ""),

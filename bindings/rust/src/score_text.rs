@@ -1,4 +1,4 @@
-use std::ffi::CString;
+use std::{ffi::CString, ptr::null};
 
 use crate::{error::check, sys, Error};
 
@@ -29,7 +29,7 @@ impl ScoreTexts<'_> {
         let text = |of: &CString| sys::fa2_score_text { text: of.as_ptr(), ..Default::default() };
         let mut number = 0;
         // SAFETY: the strings and structs live until the call returns.
-        check(unsafe { sys::fa2_make_score_text(&text(&bias), &text(&modify), &text(&mask), &mut number) })?;
+        check(unsafe { sys::fa2_make_score_text(&text(&bias), &text(&modify), &text(&mask), null(), 0, &mut number) })?;
         Ok(number)
     }
 }

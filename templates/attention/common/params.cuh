@@ -4,6 +4,7 @@
 
 #include "attention/common/divisor.cuh"
 #include "attention/common/key_chunks.cuh"
+#include "attention/common/score_captures.cuh"
 #include "machine/tensor_map.cuh"
 
 namespace fa2 {
@@ -92,7 +93,7 @@ struct HeadFactors {
   long long head_stride;
 };
 
-struct AttentionParams {
+struct AttentionParams : ScoreCaptures {
   const void* q;
   const void* k;
   const void* v;

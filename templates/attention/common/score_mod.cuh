@@ -54,6 +54,7 @@ struct ScoreMod {
   TileCoordinates at;
   Alibi<Config> alibi;
   ScoreScale<Config> scale;
+  Text text;
 
   FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
 
@@ -62,24 +63,27 @@ struct ScoreMod {
 
   /// Returns the modified score. `score` is scaled, after softcap and ALiBi.
   FA2_DEVICE float modified(float score, const Position& position) const {
-    if constexpr (Text::has_bias) score += Text::bias(position);
-    if constexpr (Text::has_mod) score = Text::mod(score, position);
-    if constexpr (Text::has_mask) score = Text::mask(position) ? score : -ptx::infinity();
+    if constexpr (Text::has_bias) score += text.bias(position);
+    if constexpr (Text::has_mod) score = text.mod(score, position);
+    if constexpr (Text::has_mask) score = text.mask(position) ? score : -ptx::infinity();
     return score;
   }
 
   /// Returns d modified() / d score for the same `score`; 0 where the text hides a score, whose slope need not be a number.
   FA2_DEVICE float derivative(float score, const Position& position) const {
-    if constexpr (Text::has_bias) score += Text::bias(position);
-    const score::Dual modified = Text::mod(score::Dual{score, 1.0f}, position);
+    if constexpr (Text::has_bias) score += text.bias(position);
+    const score::Dual modified = text.mod(score::Dual{score, 1.0f}, position);
     return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
   }
 
   /// Returns a function that returns the position of a key's score in a row of queries.
   FA2_DEVICE auto position_in_row(int row) const {
-    const int head = query_head<Config>(params, at, row), query = row_map_of<Config>(params).query(row);
+    const int heads = params.heads_q * params.packing.heads;
+    const int head = ptx::position_in(query_head<Config>(params, at, row), heads);
+    const int query = ptx::position_in(row_map_of<Config>(params).query(row), shape.seqlen_q);
     return [this, head, query](int key) {
-      return Position{at.batch, head, query, key, shape.seqlen_q, shape.seqlen_k};
+      return Position{at.batch,       head,          query, ptx::position_in(key, shape.seqlen_k),
+                      shape.seqlen_q, shape.seqlen_k};
     };
   }
 
@@ -153,7 +157,8 @@ struct ScoreMod {
 template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
                                          const TileCoordinates& at) {
-  return {params, shape, at, alibi_of<Config>(params, shape, at), ScoreScale<Config>::of(params, at)};
+  return {params,  shape, at, alibi_of<Config>(params, shape, at), ScoreScale<Config>::of(params, at),
+          {params}};
 }
 
 /// Returns a block's exponents directly from its scores, for rows whose maximum is known. This takes fewer
@@ -180,7 +185,7 @@ struct Exponents {
     } else if constexpr (fused && ScoreMod<Config>::only_adds) {
       const auto position = mod.position_in_row(first_row + 16 * m + 8 * half + fragment_row());
       return [this, offset, position](float s, int col) {
-        return of(s, ptx::fma_rn(score::Text::bias(position(first_col + col)), mod.kLog2E, offset));
+        return of(s, ptx::fma_rn(mod.text.bias(position(first_col + col)), mod.kLog2E, offset));
       };
     } else {
       return [this, offset](float s, int) { return of(s, offset); };

@@ -10,12 +10,14 @@ namespace fa2::score {
 struct Text {
   static constexpr bool has_bias = false, has_mod = false, has_mask = false;
 
-  FA2_DEVICE static float bias(const Position&) { return 0.0f; }
+  const ScoreCaptures& captures;
+
+  FA2_DEVICE float bias(const Position&) const { return 0.0f; }
   template <class Score>
-  FA2_DEVICE static Score mod(Score score, const Position&) {
+  FA2_DEVICE Score mod(Score score, const Position&) const {
     return score;
   }
-  FA2_DEVICE static bool mask(const Position&) { return true; }
+  FA2_DEVICE bool mask(const Position&) const { return true; }
 };
 
 }  // namespace fa2::score

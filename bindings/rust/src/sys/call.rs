@@ -121,6 +121,10 @@ c_struct! {
         /// a logit per head that joins each row's softmax without a value; -infinity: none; (heads_q);
         /// float32; given with sinks
         pub sinks: *const f32 = null(),
+        /// what texts of scores read; one for each capture of score_text
+        pub captures: *const fa2_capture = null(),
+        /// captures
+        pub capture_count: i64 = 0,
         /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
         /// with dropout
         pub dropout_state: *const u64 = null(),

@@ -60,7 +60,7 @@ functions! {
     fn fa2_fill_zeros(data: *mut c_void, bytes: usize, launch: *const fa2_launch) -> fa2_status;
     fn fa2_on_device(device: i32, body: fa2_body, data: *mut c_void) -> fa2_status;
     fn fa2_make_score_text(bias: *const fa2_score_text, modified: *const fa2_score_text, mask: *const fa2_score_text,
-                           number: *mut i64) -> fa2_status;
+                           captures: *const fa2_capture_spec, capture_count: usize, number: *mut i64) -> fa2_status;
     fn fa2_set_log(callback: fa2_log_callback, data: *mut c_void) -> fa2_status;
     fn fa2_set_log_level(level: i32) -> fa2_status;
     fn fa2_log_level() -> i32;

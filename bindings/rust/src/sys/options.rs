@@ -55,6 +55,8 @@ constants! { HEADER_CONSTANTS:
     FA2_ROTARY_HALVES = 0,
     FA2_ROTARY_INTERLEAVED = 1,
     FA2_READ_ONLY = 1,
+    FA2_CAPTURED_BOOL = 7,
+    FA2_CAPTURED_NUMBER = -1,
     FA2_MOST_DIMENSIONS = 5,
     FA2_LOG_TRACE = 0,
     FA2_LOG_DEBUG = 1,
@@ -119,6 +121,23 @@ c_struct! {
         pub stream: *mut c_void = null_mut(),
         pub allocate: fa2_allocate = None,
         pub release: fa2_release = None,
+    }
+}
+
+c_struct! {
+    pub struct fa2_capture {
+        pub data: *const c_void = null(),
+        pub number: f64 = 0.0,
+        pub sizes: [i64; 4] = [0; 4],
+        pub strides: [i64; 4] = [0; 4],
+    }
+}
+
+c_struct! {
+    pub struct fa2_capture_spec {
+        pub name: *const c_char = null(),
+        pub dtype: i32 = FA2_FLOAT32,
+        pub dimensions: i32 = FA2_CAPTURED_NUMBER,
     }
 }
 

@@ -1,0 +1,46 @@
+// What texts of scores capture, as values.
+#pragma once
+
+#include "attention/common/score_captures.cuh"
+#include "ptx/capture.cuh"
+#include "ptx/math.cuh"
+
+namespace fa2::score {
+
+/// Returns where an element lies, counted from the first one. `index`: one per dimension, each in its size.
+template <class... Index>
+FA2_DEVICE i64 offset_in(const CaptureParams& capture, Index... index) {
+  i64 offset = 0;
+  int dimension = 0;
+  ((offset += index * capture.strides[dimension++]), ...);
+  return offset;
+}
+
+/// Returns an element as texts see it: a float of a floating type.
+template <class Element>
+FA2_DEVICE auto element_at(const CaptureParams& capture, i64 offset) {
+  return ptx::ld_capture(static_cast<const Element*>(capture.data) + offset);
+}
+template <>
+FA2_DEVICE auto element_at<Half>(const CaptureParams& capture, i64 offset) {
+  return ptx::cvt_f32_x2<Half>(ptx::ld_capture(static_cast<const u16*>(capture.data) + offset)).low;
+}
+template <>
+FA2_DEVICE auto element_at<BFloat16>(const CaptureParams& capture, i64 offset) {
+  return ptx::cvt_f32_x2<BFloat16>(ptx::ld_capture(static_cast<const u16*>(capture.data) + offset)).low;
+}
+template <>
+FA2_DEVICE auto element_at<bool>(const CaptureParams& capture, i64 offset) {
+  return ptx::ld_capture(static_cast<const unsigned char*>(capture.data) + offset) != 0;
+}
+
+template <class Value>
+FA2_DEVICE Value number_of(const CaptureParams& capture) {
+  return static_cast<Value>(capture.number);
+}
+template <>
+FA2_DEVICE float number_of<float>(const CaptureParams& capture) {
+  return ptx::float_of(static_cast<u32>(capture.number));
+}
+
+}  // namespace fa2::score
