@@ -30,6 +30,22 @@ class ScoreText(C.Structure):
     _fields_ = [("text", C.c_char_p), ("file", C.c_char_p), ("line", C.c_int32), ("reserved", C.c_int32)]
 
 
+CAPTURE_DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "int32": 3, "int64": 4, "uint8": 5, "bool": 7}
+
+
+class CaptureSpec(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("dtype", C.c_int32), ("dimensions", C.c_int32)]
+
+
+class Capture(C.Structure):
+    _fields_ = [("data", C.c_void_p), ("number", C.c_double), ("sizes", C.c_int64 * 4), ("strides", C.c_int64 * 4)]
+
+    @classmethod
+    def of(cls, tensor):
+        four = lambda values: (C.c_int64 * 4)(*values)  # noqa: E731
+        return cls(tensor.data_ptr(), 0.0, four(tensor.shape), four(tensor.stride()))
+
+
 class Library:
     """libfa2.so and one context. Tensors are (batch, heads, seqlen, dim) views with any strides."""
 
@@ -50,11 +66,13 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def make_score_text(self, bias=None, mod=None, mask=None):
-        """Returns the number of texts: bodies of functions in CUDA C++."""
+    def make_score_text(self, bias=None, mod=None, mask=None, captures=None):
+        """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor."""
+        captures = captures or {}
+        specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], t.dim()) for n, t in captures.items()))
         of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
         number = C.c_int64()
-        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), None, 0, C.byref(number)))
+        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), specs, C.c_size_t(len(captures)), C.byref(number)))
         return number.value
 
     def problem(self, q, k, v, causal, variant=None, packed=None):
@@ -87,6 +105,8 @@ class Library:
             args.softcap = variant.softcap
             args.alibi_slopes = variant.slopes.data_ptr() if variant.slopes is not None else None
             args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
+            variant.capture_list = (Capture * len(variant.captures))(*(Capture.of(t) for t in variant.captures))
+            args.captures, args.capture_count = C.cast(variant.capture_list, C.c_void_p), len(variant.captures)
             args.dropout_probability, args.dropout_seed = variant.dropout, DROPOUT_SEED if variant.dropout else 0
         if packed is not None:
             args.cu_seqlens_q = args.cu_seqlens_k = packed.cu_seqlens.data_ptr()

@@ -23,6 +23,7 @@ class Variants:
     sinks: Any = None
     dropout: float = 0.0
     score_text: int = 0  # Library.make_score_text()
+    captures: Any = ()  # the tensors of its captures
     kept: Any = None  # fa2's mask, uint8 (batch, heads, queries, keys); only during the check of results
 
     @classmethod

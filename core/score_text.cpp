@@ -1,5 +1,6 @@
 // The texts that this process knows, and what a text may contain.
 #include <core/hash.h>
+#include <core/mask_reads.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
@@ -173,6 +174,17 @@ std::int64_t number_of(const ScoreTexts& texts) {
                                    1);
 }
 
+/// Calls word(text) for each identifier.
+template <class Word>
+void each_word(std::string_view code, const Word& word) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    if (!is_of_name(code[i])) continue;
+    const std::size_t begin = i;
+    while (i < code.size() && is_of_name(code[i])) ++i;
+    word(code.substr(begin, i - begin), code.substr(i));
+  }
+}
+
 struct KnownTexts {
   std::mutex mutex;
   std::map<std::int64_t, ScoreTexts> by_number;  // whose nodes stay where they are
@@ -183,6 +195,19 @@ KnownTexts& known() {
 }
 
 }  // namespace
+
+MaskReads reads_of_mask(const ScoreTexts& texts) {
+  bool ends = true, escapes = false;
+  MaskReads reads{false, false};
+  each_word(without_comments(texts.mask.text, ends), [&](std::string_view word, std::string_view rest) {
+    reads.batch |= word == "batch";
+    reads.head |= word == "head";
+    // A position as a whole may be read without the names of its members.
+    const std::size_t next = rest.find_first_not_of(" \t\r\n");
+    escapes |= word == "at" && (next == rest.npos || rest[next] != '.');
+  });
+  return {reads.batch || escapes, reads.head || escapes};
+}
 
 std::int64_t make_score_text(const ScoreTexts& texts) {
   check(texts);

@@ -57,7 +57,7 @@ std::string config_header(const KernelSpec& spec, std::string_view title) {
   };
   visit_traits(trait, spec.traits);
   visit_own(spec.config, constant);
-  constant("packs_heads", kind.pass == KernelPass::forward ? 1 : 0);
+  constant("packs_heads", kind.pass == KernelPass::forward || kind.id == KernelId::key_map ? 1 : 0);
   constant("shared_bytes", shared_bytes(spec.traits, spec.config));
   for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";

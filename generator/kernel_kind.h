@@ -27,6 +27,8 @@ struct Tunable {
   std::int32_t least = 0;
   std::int32_t most = 0;
   std::int32_t multiple_of = 1;
+  /// Whether texts and keys name it only if it is not the default: few problems change it.
+  bool is_rare = false;
 };
 
 /// A constant of the rendered config.cuh.
@@ -204,14 +206,15 @@ bool is_persistent(const KernelConfig& config);
 /// Returns the value required of a field that the kind ignores.
 std::int32_t neutral_value(std::string_view field);
 
-/// Calls field(name, value) for the kernel's own tunables, and for others that are not neutral. So texts, records and rendered
+/// Calls field(name, value) for the kernel's own tunables, and for rare and others' ones that are not neutral. So texts, records and rendered
 /// configs of a kernel stay as they are when another kernel gets a tunable.
 template <class Visitor>
 void visit_own(const KernelConfig& config, Visitor&& field) {
   const KernelKind* kind = is_enumerator(config.kernel) ? &kind_of(config) : nullptr;
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
-    const bool is_known = kind == nullptr || kind->tunable(name) != nullptr;
-    if (is_known || value != neutral_value(name)) field(name, value);
+    const Tunable* const own = kind == nullptr ? nullptr : kind->tunable(name);
+    const bool is_named = kind == nullptr || (own != nullptr && !own->is_rare);
+    if (is_named || value != neutral_value(name)) field(name, value);
   });
 }
 

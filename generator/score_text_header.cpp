@@ -79,8 +79,9 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines) {
   return {"attention/common/score_text.cuh", std::move(text)};
 }
 
-SourceFile captures_header(std::size_t count) {
-  const std::string list = count == 0 ? "" : fmt::format("  CaptureParams list[{}];\n", count);
+SourceFile captures_header(const ScoreTexts& texts) {
+  std::string list = texts.mask.text.empty() ? "" : "  KeyMapParams key_map;\n";
+  if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
   return {"attention/common/score_captures.cuh",
           fmt::format("// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
                       "#include \"attention/common/capture_params.cuh\"\n\nnamespace fa2 {{\n\n"
@@ -93,7 +94,7 @@ SourceFile captures_header(std::size_t count) {
 std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines) {
   if (number == 0) return {};
   const ScoreTexts& texts = score_texts(number);
-  return {text_header(texts, lines), captures_header(texts.captures.size())};
+  return {text_header(texts, lines), captures_header(texts)};
 }
 
 }  // namespace fa2

@@ -1,8 +1,8 @@
 // Chooses up to five kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
-#include <planning/captures.h>
 #include <planning/step_request.h>
+#include <planning/text_params.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
 
@@ -74,7 +74,7 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
                    std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch) {
   Step step = kind_of(config).make_step(
       {.problem = problem, .config = config, .kernel = std::move(kernel), .scratch = scratch});
-  set_captures(step, problem);
+  set_texts(step, problem);
   return step;
 }
 

@@ -1,8 +1,9 @@
 // A forward has one kernel and one step; or two of each, if the first widens keys and values.
 #include <generator/kernel_kind.h>
-#include <planning/captures.h>
 #include <planning/forward.h>
+#include <planning/key_map.h>
 #include <planning/step_request.h>
+#include <planning/text_params.h>
 #include <planning/widened_keys.h>
 
 #include <utility>
@@ -20,7 +21,7 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count) {
   Step step = kind_of(config).make_step(
       {.problem = problem, .config = config, .kernel = std::move(kernel), .sm_count = sm_count});
-  set_captures(step, problem);
+  set_texts(step, problem);
   return step;
 }
 
@@ -30,9 +31,15 @@ PlannedProblem tuned_problem(const PlannedProblem& p, const Target& target, cons
 
 std::vector<LoadedKernel> forward_kernels(const Planner& planner) {
   const PlannedProblem& p = planner.problem;
-  if (!widens_keys(p, planner.target, planner.chooser)) return {attention_kernel(planner)};
-  return {planner.of(widen_kernel(p).problem).pick(widen_choice()),
-          attention_kernel(planner.of(widened_problem(p)))};
+  const bool widens = widens_keys(p, planner.target, planner.chooser);
+  const Planner of_attention = widens ? planner.of(widened_problem(p)) : planner;
+  std::vector<LoadedKernel> kernels;
+  if (widens) kernels.push_back(planner.of(widen_kernel(p).problem).pick(widen_choice()));
+  LoadedKernel attention = attention_kernel(of_attention);
+  if (const KernelConfig& config = attention.report.config; config.key_map != 0)
+    kernels.push_back(of_attention.pick(key_map_choice(config)));
+  kernels.push_back(std::move(attention));
+  return kernels;
 }
 
 Plan plan_forward(const Planner& planner, const std::string& notes) {
@@ -42,11 +49,12 @@ Plan plan_forward(const Planner& planner, const std::string& notes) {
   plan.problem = planner.problem;
   plan.explanation = explanation_of(planner, kernels, notes);
   if (!has_output(plan.problem)) return plan;
-  const bool widens = kernels.size() > 1;
+  const bool has_map = kernels.back().report.config.key_map != 0, widens = kernels.size() > (has_map ? 2 : 1);
   if (widens) add_widening(plan, std::move(kernels.front().kernel));
-  Step attention = forward_step(widens ? *plan.widened : plan.problem, kernels.back().report.config,
-                                std::move(kernels.back().kernel), sms);
+  const AttentionProblem& problem = widens ? *plan.widened : plan.problem;
+  Step attention = forward_step(problem, kernels.back().report.config, std::move(kernels.back().kernel), sms);
   attention.scratch.begin = plan.workspace.scratch_bytes;
+  if (has_map) add_key_map(plan, problem, attention, std::move(kernels[kernels.size() - 2].kernel));
   plan.add(std::move(attention));
   return plan;
 }

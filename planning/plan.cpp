@@ -36,8 +36,8 @@ void start_max_logits(const Plan& plan, const Call& call, Stream stream) {
 void Plan::add(Step step) {
   step.counters.begin = workspace.counter_bytes;
   workspace.counter_bytes += whole_part(step.counters.bytes);
-  workspace.scratch_bytes =
-      std::max(workspace.scratch_bytes, step.scratch.begin + whole_part(step.scratch.bytes));
+  for (const WorkspacePart& part : {step.scratch, step.texts.map_part})
+    workspace.scratch_bytes = std::max(workspace.scratch_bytes, part.begin + whole_part(part.bytes));
   steps.push_back(std::move(step));
 }
 

@@ -1,7 +1,7 @@
 // Fills the parameters once, then launches.
 #include <operation/operands/memory_ranges.h>
-#include <planning/captures.h>
 #include <planning/step.h>
+#include <planning/text_params.h>
 #include <runtime/graph.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class StepMemory final : public LaunchMemory {
     } else if (step_.context_counters) {
       ranges.push_back(step_.context_counters->memory());
     }
-    add_captured_memory(ranges, step_, call_);
+    add_text_memory(ranges, step_, call_);
     return ranges;
   }
   WrittenBytes* written() const override { return call_.written; }
@@ -74,13 +74,13 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   const Capture capture = borrows ? capture_of(stream) : Capture{};
   for (int i = 0; i < times; ++i) {
     if (borrows) params.put(step.counters.param, step.context_counters->take(capture, stream));
-    if (step.captures.empty()) {
+    if (step.texts.are_empty()) {
       step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
       continue;
     }
-    ParamsBuffer capturing = params;
-    insert_captures(capturing, step, call);
-    step.kernel->launch(step.shape, capturing.data(), capturing.size(), stream, &memory);
+    ParamsBuffer with_texts = params;
+    insert_text_params(with_texts, step, call);
+    step.kernel->launch(step.shape, with_texts.data(), with_texts.size(), stream, &memory);
   }
 }
 

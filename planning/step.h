@@ -5,6 +5,7 @@
 #include <fa2/config.h>
 #include <fa2/problem.h>
 #include <fa2/score_text.h>
+#include <generator/key_map_layout.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
 #include <planning/any_ref.h>
@@ -39,7 +40,7 @@ class ParamsBuffer {
   template <class Params>
   Params& emplace(const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params>, "a launch copies bytes");
-    static_assert(sizeof(Params) + kCaptureBytes <= kBytes && alignof(Params) <= kAlignment,
+    static_assert(sizeof(Params) + kTextBytes <= kBytes && alignof(Params) <= kAlignment,
                   "a buffer holds any kernel's");
     size_ = sizeof(Params);
     return *::new (bytes_) Params(params);
@@ -65,8 +66,8 @@ class ParamsBuffer {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBytes = 2048, kAlignment = 64;
-  static constexpr std::size_t kCaptureBytes = kMostCaptures * sizeof(CaptureParams);
+  static constexpr std::size_t kBytes = 2304, kAlignment = 64;
+  static constexpr std::size_t kTextBytes = kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams);
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
@@ -78,6 +79,18 @@ struct OperandUse {
   Access access;
 };
 
+/// What a kernel with texts of scores gets: KeyMapParams if there is a mask, then CaptureParams. launch() inserts them in front of
+/// AttentionParams.
+struct StepTexts {
+  std::size_t place = 0;  ///< where AttentionParams begin in the parameters; bytes
+  std::span<const CaptureSpec> captures = {};
+  bool have_mask = false;
+  KeyMapLayout map = {};        ///< if the kernel makes or reads a map
+  WorkspacePart map_part = {};  ///< of the plan's scratch; without `param`
+
+  bool are_empty() const { return captures.empty() && !have_mask; }
+};
+
 /// A kernel of a plan, and its launch. Immutable once it is part of a plan; any thread may use it then.
 struct Step {
   std::shared_ptr<const Kernel> kernel;
@@ -86,9 +99,7 @@ struct Step {
   std::vector<OperandUse>
       uses;                  ///< operands that the kernel touches; empty: all of the call, as they are listed
   ParamsBuffer constants{};  ///< parameters, as far as every call has the same
-  std::size_t captures_at = 0;  ///< where AttentionParams begin in the parameters; bytes
-  /// What the kernel's texts of scores capture: CaptureParams in front of AttentionParams, which launch() inserts.
-  std::span<const CaptureSpec> captures = {};
+  StepTexts texts = {};
   /// Turns `constants` into the parameters of one call. The device's context must be current.
   void (*fill)(const Step& step, const Call& call, ParamsBuffer& params) = nullptr;
   WorkspacePart counters;

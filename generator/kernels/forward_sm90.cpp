@@ -44,6 +44,11 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
                "skip_masked = 1 without a mask, window or chunk to skip by");
+  forward_rules::check_key_map(spec.traits, c, rules);
+  rules.expect(c.key_map == 0 || !splits_keys(c),
+               "key_map = 1 with split keys: parts of tiles are counted without it");
+  rules.expect(c.key_map == 0 || c.skip_masked == 0,
+               "skip_masked = 1 with key_map = 1: a map is that of all warpgroups");
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -70,7 +75,8 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
-    c.skip_masked = has_edges(traits);
+    c.key_map = has_mask_text(traits) && !splits_keys(c) ? 1 : 0;
+    c.skip_masked = has_edges(traits) && c.key_map == 0;
     c.stages = forward_sm90::most_stages(traits, c, arch);
     all.push_back(c);
   };
@@ -126,7 +132,8 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"overlap", 0, 1},
                                  {"pingpong", 0, 1},
                                  {"speculative_max", 0, 1},
-                                 {"skip_masked", 0, 1}};
+                                 {"skip_masked", 0, 1},
+                                 {"key_map", 0, 1, 1, true}};
 
 }  // namespace
 

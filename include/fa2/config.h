@@ -28,6 +28,7 @@
     KERNEL(backward_sm90)         /* dK and dV; accumulates dQ in float32 */                             \
     KERNEL(backward_convert_sm90) /* rounds the dQ of backward_sm90 and backward_ordered_sm90 */         \
     KERNEL(backward_ordered_sm90) /* as backward_sm90; accumulates dQ in one order */                    \
+    KERNEL(key_map)               /* which KV blocks the text of a mask shows */                         \
     KERNEL(dropout_mask)                                                                                 \
     KERNEL(merge)                                                                                        \
     KERNEL(append)                                                                                       \
@@ -81,6 +82,8 @@ struct KernelConfig {
   /// Warps, or on Hopper warpgroups, that share rows, and own columns of O. forward_wide: each computes the scores of its own keys.
   /// forward_wide_sm90: one computes all scores.
   std::int32_t column_warps = 1;
+  /// 1: visits only the KV blocks of which the text of a mask shows something, by a map that the kernel key_map makes.
+  std::int32_t key_map = 0;
 
   /// Calls field(name, value) for every tunable: all fields but `kernel`.
   template <class Self, class Visitor>
@@ -100,6 +103,7 @@ struct KernelConfig {
     field("split_gradients", self.split_gradients);
     field("bulk_sums", self.bulk_sums);
     field("column_warps", self.column_warps);
+    field("key_map", self.key_map);
   }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);

@@ -19,7 +19,7 @@ void fill_backward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer
 
 Step backward_sm90_step(const StepRequest& request) {
   Step step = backward_steps::of_tiles(request, offsetof(BackwardParamsSm90, backward));
-  step.captures_at = offsetof(BackwardParamsSm90, backward);
+  step.texts.place = offsetof(BackwardParamsSm90, backward);
   BackwardParamsSm90 params{};
   params.backward = backward_steps::constants_of(request);
   step.constants.emplace(params);

@@ -40,7 +40,7 @@ WorkShares shares_of(const StepRequest& request, Step& step) {
 
 Step forward_sm90_step(const StepRequest& request) {
   Step step = forward_steps::of_tiles(request);
-  step.captures_at = offsetof(AttentionParamsSm90, attention);
+  step.texts.place = offsetof(AttentionParamsSm90, attention);
   AttentionParamsSm90 params{};
   params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
   params.shares = shares_of(request, step);

@@ -6,6 +6,7 @@
 #include <generator/kernel_source.h>
 #include <planning/backward.h>
 #include <planning/forward.h>
+#include <planning/key_map.h>
 #include <planning/trials/gpu_trial.h>
 #include <runtime/log.h>
 
@@ -58,7 +59,9 @@ Plan GpuTrial::plan_of(const KernelConfig& config) {
   const PlannedProblem& p = tensors_.problem();
   Plan plan;
   if (!delta_) {
-    plan.add(forward_step(p, config, load(config), device_.sm_count));
+    Step step = forward_step(p, config, load(config), device_.sm_count);
+    if (config.key_map != 0) add_key_map(plan, p, step, load(key_map_config(config)));
+    plan.add(std::move(step));
     return plan;
   }
   const bool accumulates_dq = sums_dq(pass_of(config));
@@ -76,7 +79,7 @@ void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
   try {
     candidate.plan = plan_of(candidate.config);
-    candidate.measured = delta_ ? 1 : 0;
+    candidate.measured = delta_ || candidate.config.key_map != 0 ? 1 : 0;
   } catch (const KernelRefused& error) {
     discard_source(error);
     throw Error(ErrorCode::compile, error.reason());

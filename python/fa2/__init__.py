@@ -8,6 +8,7 @@ Tensors of PyTorch on a GPU; numpy arrays and CPU tensors run, slowly, on the in
 
 from . import _log, _nvrtc
 from ._attention import attention, explain, tune
+from ._block_mask import BlockMask, and_masks, create_block_mask, noop_mask, or_masks
 from ._cache import append, merge
 from ._core import (
     CacheError,
@@ -21,10 +22,16 @@ from ._core import (
     Unavailable,
 )
 from ._core import version as __version__
+from ._flex import AuxOutput, AuxRequest, flex_attention
 from ._machine import machine, precompile, precompile_requests
 from ._padding import pad_head_dim
+from ._score_trace import Table
+from ._scores import ScoreText
 
 __all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
     "CacheError",
     "CompileError",
     "CudaError",
@@ -33,13 +40,20 @@ __all__ = [
     "InvalidRequest",
     "InvalidType",
     "KernelFault",
+    "ScoreText",
+    "Table",
     "Unavailable",
     "__version__",
+    "and_masks",
     "append",
     "attention",
+    "create_block_mask",
     "explain",
+    "flex_attention",
     "machine",
     "merge",
+    "noop_mask",
+    "or_masks",
     "pad_head_dim",
     "precompile",
     "precompile_requests",

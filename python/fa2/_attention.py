@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import _core, _hooks, _mistakes
 from ._call import CU_SEQLENS_Q, MASKS, MAX_LOGITS, Options, replaced
 from ._explanation import Explanation
-from ._types import CallOptions, Causal, Layout, LseBase, Tensor
+from ._scores import texts_of, with_texts
+from ._types import CallOptions, Causal, Layout, LseBase, MaskMod, ScoreMod, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -51,6 +52,9 @@ def attention(
     *,
     causal: Causal = False,
     window_size: tuple[int, int] = (-1, -1),
+    score_mod: ScoreMod = None,
+    mask_mod: MaskMod = None,
+    bias: MaskMod = None,
     # written: option parameters
     attention_chunk: int = 0,
     missing_pages: bool = False,
@@ -99,6 +103,11 @@ def attention(
 
     causal: query i sees key j iff j <= i + seqlen_k - seqlen_q; with "top_left" iff j <= i.
     window_size: (left, right), how many keys before and after its own position a query sees; -1: no bound.
+    score_mod, mask_mod, bias: functions of scores, in Python or as a ScoreText of C++, which become part of the kernels:
+        score_mod(score, batch, head, query, key) returns the new score, mask_mod(batch, head, query, key) whether the
+        query sees the key, bias(batch, head, query, key) what is added to the score. Scores are scaled. Positions count
+        from 0 in their sequence. bias comes after softcap and alibi_slopes, then score_mod, mask_mod, and causal and the
+        like. Functions may index tensors with positions; these have no gradients. docs/scores.md has more.
     out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
@@ -172,9 +181,13 @@ def attention(
             k_descale,
             v_descale,
             # end of option names
+            None,
+            None,
         )
         if unknown:
             raise TypeError("unexpected keywords")
+        if score_mod is not None or mask_mod is not None or bias is not None:
+            options = with_texts(options, q, score_mod, mask_mod, bias)
         if return_max_logits:
             return _with_max_logits(q, k, v, out, layout, return_lse, deterministic, autocast, options)
         backend = _backends.get(type(q)) or _find_backend(q)
@@ -240,7 +253,7 @@ def _error_of(error: BaseException, arguments: dict[str, Any], unknown: dict[str
 
 def _as_options(given: dict[str, Any]) -> Options:
     """Returns attention()'s keywords as the extension takes them."""
-    fields = {**_DEFAULTS, **given, "dropout_seed": 0, "dropout_offset": 0}
+    fields = {**_DEFAULTS, **given, "dropout_seed": 0, "dropout_offset": 0, "score_text": None, "captures": None}
     fields["window_left"], fields["window_right"] = fields["window_size"]
     fields["mask"] = MASKS[fields["causal"]]
     return Options(*(fields[name] for name in Options._fields))
@@ -257,7 +270,11 @@ def _on_backend(function: str, q: Any, k: Any, v: Any, given: Any, backward: boo
         tensors = [q, k, v] if known["layout"] == "bshd" else [_swap(x, known["layout"]) for x in (q, k, v)]
         if known["return_max_logits"] and known["max_logits"] is None:
             known["max_logits"] = _new_max_logits(tensors[0], known["cu_seqlens_q"])
-        json_text: str = getattr(_find_backend(q), function)(*tensors, _as_options(known), gradients, *others)
+        options = _as_options(known)
+        texts = [known[name] for name in ("score_mod", "mask_mod", "bias")]
+        if texts != [None] * 3:
+            options = with_texts(options, q, *texts)
+        json_text: str = getattr(_find_backend(q), function)(*tensors, options, gradients, *others)
         return json_text
     except _mistakes.CAUGHT as error:
         better = _error_of(error, {"q": q, "k": k, "v": v, **known}, unknown)
@@ -271,10 +288,12 @@ def explain(
 ) -> Explanation:
     """Returns what attention(q, k, v, **options) runs, and why: kernels with their config, origin, key and resources.
 
-    The result is a dict, which prints as a few lines of text. backward: the kernels of the gradients instead. May
-    compile. Raises as attention() does.
+    The result is a dict, which prints as a few lines of text. Its "texts" are those of score_mod, mask_mod and bias.
+    backward: the kernels of the gradients instead. May compile. Raises as attention() does.
     """
-    return Explanation(json.loads(_on_backend("explain", q, k, v, options, backward)))
+    found = json.loads(_on_backend("explain", q, k, v, options, backward))
+    texts = texts_of(found["problem"].get("score_text"))
+    return Explanation({**found, "texts": texts} if texts else found)
 
 
 def tune(

@@ -11,7 +11,7 @@ MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
 
 class Options(NamedTuple):
-    """Numbers, then tensors, in the same order as in python/src and torch.ops.fa2."""
+    """Numbers, then tensors, in the same order as in python/src and torch.ops.fa2; then texts of scores."""
 
     # written: option fields
     mask: int
@@ -41,9 +41,11 @@ class Options(NamedTuple):
     k_descale: Any
     v_descale: Any
     # end of option fields
+    score_text: int | None = None  #: of make_score_text(); None: no texts
+    captures: tuple[Any, ...] | None = None  #: the texts' tensors, and numbers of Python
 
 
-#: The options that are tensors, which are the last ones.
+#: The options that are tensors. Only texts of scores follow them.
 TENSORS = (
     # written: tensor options
     "max_logits",
@@ -60,6 +62,8 @@ TENSORS = (
     # end of tensor options
 )
 FIRST_TENSOR = Options._fields.index(TENSORS[0])
+SCORE_TEXT = Options._fields.index("score_text")
+CAPTURES = Options._fields.index("captures")
 
 #: Options that have gradients, in the order of the gradients.
 DIFFERENTIABLE = (
@@ -99,6 +103,8 @@ HEAD_NUMBERS = {
 }
 
 # What is read in every call.
+SOFTCAP = Options._fields.index("softcap")
+ALIBI_SLOPES = Options._fields.index("alibi_slopes")
 SOFTMAX_SCALE = Options._fields.index("softmax_scale")
 DROPOUT_P = Options._fields.index("dropout_p")
 SINKS = Options._fields.index("sinks")

@@ -45,6 +45,7 @@ class Explanation(dict[str, Any]):
 
     def __str__(self) -> str:
         rows = [("problem", _problem_text(self["problem"])), ("device", f"{self['device']}, {self['arch']}")]
+        rows += [(name, " ".join(text.split())) for name, text in self.get("texts", {}).items()]
         if self["notes"]:
             rows.append(("notes", self["notes"]))
         for kernel in self["kernels"]:

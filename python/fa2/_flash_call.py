@@ -79,6 +79,8 @@ def make_options(
         k_descale,
         v_descale,
         # end of option names
+        None,  # texts of scores
+        None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 
-_DTYPES = {
+DTYPES = {
     # written: element types
     "float16": 0,
     "bfloat16": 1,
@@ -66,15 +66,25 @@ def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, i
         is_array_like = is_array(tensor) or torch_of(tensor) is not None
         raise (_core.InvalidRequest if is_array_like else _core.InvalidType)(f"tensor = {wrong}")
     if torch_of(tensor) is not None:
-        code = _DTYPES.get(str(tensor.dtype).removeprefix("torch."), _OTHER_DTYPE)
+        code = DTYPES.get(str(tensor.dtype).removeprefix("torch."), _OTHER_DTYPE)
         kind = tensor.device.type
         device = _HOST if kind == "cpu" else tensor.device.index if kind == "cuda" else _OTHER_DEVICE
         data = tensor.data_ptr() if device != _OTHER_DEVICE else 1  # which no one reads: the device is refused
         return data, tuple(tensor.shape), tensor.stride(), code, device, False
     strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
-    code = _DTYPES.get(tensor.dtype.name, _OTHER_DTYPE)
+    code = DTYPES.get(tensor.dtype.name, _OTHER_DTYPE)
     data, read_only = tensor.__array_interface__["data"]
     return data, tensor.shape, strides, code, _HOST, read_only
+
+
+#: By numbers of make_score_text(): (name, dtype, dimensions) of each capture.
+capture_specs: dict[int, tuple[tuple[str, int, int], ...]] = {}
+
+
+def capture_name(number: int, index: int) -> str:
+    """Returns the name of a capture, or its place if other languages have made the text."""
+    specs = capture_specs.get(number, ())
+    return specs[index][0] if index < len(specs) else str(index)
 
 
 def current_stream(device: int) -> int:

@@ -44,11 +44,15 @@ _SYNONYMS = {
     "return_softmax_lse": "return_lse",
     "return_attn_probs": "return_lse",
 }
+_MASKS_INSTEAD = (
+    "pass causal=True, window_size, attention_chunk or seqused_k, or a function: mask_mod=lambda b, h, q, k: attn_mask[b, h, q, k] of a bool tensor"
+)
 #: Arguments of other libraries that attention() has under no name, and what to do.
 _ABSENT = {
-    "attn_mask": "pass causal=True, window_size, attention_chunk or seqused_k, or use another attention for any other mask",
-    "attention_mask": "pass causal=True, window_size, attention_chunk or seqused_k, or use another attention for any other mask",
-    "attn_bias": "pass alibi_slopes, or use another attention for any other bias",
+    "attn_mask": _MASKS_INSTEAD,
+    "attention_mask": _MASKS_INSTEAD,
+    "attn_bias": "pass alibi_slopes, or a function: bias=lambda b, h, q, k: attn_bias[b, h, q, k]",
+    "block_mask": "pass its mask_mod as mask_mod=, or call fa2.flex_attention()",
     "enable_gqa": "leave it out, heads of k and v are grouped if they divide those of q",
 }
 

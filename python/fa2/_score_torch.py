@@ -285,6 +285,10 @@ def _constant_of(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
     return None
 
 
+#: What depends on no element of a tensor; __get__ is that of shape, dtype and the like.
+_OF_SHAPES = frozenset(("__get__", "__getitem__", "__len__", "device", "dim", "numel", "size", "stride"))
+
+
 @functools.cache
 def _mode() -> Any:
     from torch.overrides import TorchFunctionMode
@@ -292,12 +296,16 @@ def _mode() -> Any:
     class Interception(TorchFunctionMode):
         """Takes calls that have traced values among their arguments, above all tensor[values], and refuses random numbers."""
 
+        calls = 0  #: of functions that PyTorch computed during traces, in this process
+
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             name = getattr(func, "__name__", "")
             if is_random(name) or is_traced(args) or is_traced(list(kwargs.values())):
                 return call_torch(func, args, kwargs)
             made = _constant_of(name, args, kwargs)
+            if made is None and name not in _OF_SHAPES:
+                Interception.calls += 1
             return func(*args, **kwargs) if made is None else made
 
     return Interception
@@ -306,3 +314,8 @@ def _mode() -> Any:
 def interception() -> AbstractContextManager[Any]:
     """Returns a context in which PyTorch's tensors take traced values as indices. Without PyTorch it does nothing."""
     return _mode()() if "torch" in sys.modules else nullcontext()
+
+
+def eager_calls() -> int:
+    """Returns how many functions traces have let PyTorch compute. A trace that adds some may depend on elements of tensors."""
+    return _mode().calls if "torch" in sys.modules else 0

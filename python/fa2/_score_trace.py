@@ -25,7 +25,7 @@ from ._score_printer import Node, constant, node, ordered, print_text
 from ._score_torch import interception
 from ._score_values import ARRAYS, Source, Table, Value, is_library, lift
 
-__all__ = ["Capture", "Captures", "Table", "Traced", "trace_bias", "trace_mask", "trace_mod"]
+__all__ = ["Capture", "Captures", "Sum", "Table", "Traced", "trace_bias", "trace_mask", "trace_mod"]
 
 _MOST_CAPTURES = 8
 _POSITIONS = ("batch", "head", "query", "key")
@@ -72,8 +72,16 @@ class Traced:
     uses_batch: bool
     uses_head: bool
     depends_on_score: bool
-    as_bias: Traced | None = None  #: f, for a mod of the form score + f(positions)
+    as_sum: Sum | None = None  #: of a mod of the form score + f(positions), or -infinity
     softcap: float | None = None  #: cap, for a mod of the form cap * tanh(score / cap)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A mod that only adds to scores, and hides some. These two texts compute the same in less time."""
+
+    bias: Traced | None  #: what it adds; None: nothing
+    mask: Traced | None  #: where the score does not become -infinity; None: everywhere
 
 
 def trace_mod(function: Callable[..., Any], captures: Captures | None = None) -> Traced:
@@ -112,9 +120,9 @@ def _trace(kind: str, names: tuple[str, ...], returns: str, function: Callable[.
     traced = _printed(root, captures, file, line)
     if kind != "score_mod" or not traced.depends_on_score:
         return traced
-    added = _added(root)
-    bias = None if added is None else _printed(added, captures, file, line)
-    return Traced(**{**vars(traced), "as_bias": bias, "softcap": _softcap(root)})
+    found = _added(root)
+    parts = None if found is None else Sum(*(None if x is None else _printed(x, captures, file, line) for x in found))
+    return Traced(**{**vars(traced), "as_sum": parts, "softcap": _softcap(root)})
 
 
 def _argument(name: str) -> Value:
@@ -174,29 +182,69 @@ def _printed(root: Node, captures: Captures, file: str, line: int) -> Traced:
     return Traced(text, tuple(used.values()), file, line, "batch" in reads, "head" in reads, "score" in reads)
 
 
-def _added(root: Node) -> Node | None:
-    """Returns what the root adds to the score: f of score + f. None: it is of another form.
+#: What is added to the score, None for nothing; and where the score is not hidden, None for everywhere.
+_Parts = tuple[Node | None, Node | None]
 
-    Masks in the old style, torch.where(visible, score + f, -inf), are of this form.
+
+def _added(root: Node) -> _Parts | None:
+    """Returns the parts of score + f(positions), or of masks in the old style: torch.where(visible, score + f, -inf).
+
+    None: the root is of another form.
     """
-    zero = constant(0.0, "float")
-    added: dict[int, Node] = {}  # by id, without recursion, because loops of Python make deep graphs
+    added: dict[int, _Parts] = {}  # by id, without recursion, because loops of Python make deep graphs
     for x in ordered(root):
         if x.op == "score":
-            added[id(x)] = zero
+            added[id(x)] = (None, None)
         elif x.op in ("+", "-") and len(x.args) == 2:
             score, term = x.args if x.op == "-" or id(x.args[0]) in added else reversed(x.args)
             if id(score) in added and "score" not in term.reads:
-                added[id(x)] = _with_term(added[id(score)], x.op, term)
+                total, visible = added[id(score)]
+                more, shown = _split(term) if x.op == "+" else (term, None)
+                added[id(x)] = (_with_term(total, x.op, more), _both(visible, shown))
         elif x.op == "select" and "score" in x.reads and "score" not in x.args[0].reads:
-            sides = [side if side.op == "const" and side.value == -math.inf else added.get(id(side)) for side in x.args[1:]]
-            if None not in sides:
-                added[id(x)] = node("select", "float", x.args[0], *sides)  # type: ignore[arg-type]
+            parts = _selected(x.args[0], *(_HIDDEN if _is_hidden(side) else added.get(id(side)) for side in x.args[1:]))
+            if parts is not None:
+                added[id(x)] = parts
     return added.get(id(root))
 
 
-def _with_term(total: Node, op: str, term: Node) -> Node:
-    if total.op != "const" or total.value != 0:
+_HIDDEN: _Parts = (None, constant(False, "bool"))
+
+
+def _is_hidden(x: Node) -> bool:
+    return x.op == "const" and x.value == -math.inf
+
+
+def _selected(condition: Node, yes: _Parts | None, no: _Parts | None) -> _Parts | None:
+    """Returns the parts of torch.where(condition, yes, no)."""
+    if yes is None or no is None:
+        return None
+    zero, true = constant(0.0, "float"), constant(True, "bool")
+    if no is _HIDDEN:
+        return yes[0], _both(condition, yes[1])
+    if yes is _HIDDEN:
+        return _selected(node("!", "bool", condition), no, yes)
+    sides = zip(yes, no, (zero, true), ("float", "bool"))
+    term, visible = (node("select", type, condition, a or none, b or none) if a or b else None for a, b, none, type in sides)
+    return term, visible
+
+
+def _split(term: Node) -> _Parts:
+    """Returns the parts of score + term."""
+    if term.op == "select" and any(map(_is_hidden, term.args[1:])):
+        sides: list[_Parts] = [_HIDDEN if _is_hidden(side) else (side, None) for side in term.args[1:]]
+        return _selected(term.args[0], *sides) or (term, None)
+    return term, None
+
+
+def _both(a: Node | None, b: Node | None) -> Node | None:
+    return a if b is None else b if a is None else node("&&", "bool", a, b)
+
+
+def _with_term(total: Node | None, op: str, term: Node | None) -> Node | None:
+    if term is None or term.op == "const" and term.value == 0:
+        return total
+    if total is not None:
         return node(op, "float", total, term)
     return term if op == "+" else node("-", "float", term)
 

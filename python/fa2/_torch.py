@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from . import _core, _hooks, _torch_ops
-from ._call import DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options
+from . import _core, _hooks, _scores, _torch_ops
+from ._call import CAPTURES, DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options, replaced
 from ._torch_run import no_gradients, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -107,6 +107,8 @@ def attend(
             raise _core.InvalidRequest(
                 "out = given, must be None for subclasses and under modes and transforms: leave out= away"
             )
+        if options[CAPTURES]:
+            options = replaced(options, captures=_scores.as_tensors(options[CAPTURES]))
         result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
     elif differentiates:
         return _apply(return_lse, wants_bits(deterministic), options, *differentiable)

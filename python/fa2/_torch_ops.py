@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from ._call import DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, Options
+from . import _scores
+from ._call import CAPTURES, DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, SCORE_TEXT, Options
 from ._torch_run import gradients, new_lse, new_out, no_gradients, run_backward, run_forward
 
 _OPTIONS = (
@@ -41,6 +42,8 @@ _OPTIONS = (
     "Tensor? k_descale, "
     "Tensor? v_descale, "
     # end of option schema
+    "int? score_text, "
+    "Tensor[]? captures, "
     "bool deterministic"
 )
 _FORWARD = f"forward(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor out, Tensor lse)"
@@ -54,7 +57,12 @@ _library: Any = None
 
 def _forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
     # Inductor's CUDA graphs warm up in a pool of their own, and count the memory that remains allocated in it.
-    return run_forward(q, k, v, None, True, Options(*rest[:-1]), keeps=False)
+    return run_forward(q, k, v, None, True, _taken(rest[:-1]), keeps=False)
+
+
+def _taken(given: Any) -> Options:
+    """Returns an operator's options as the extension takes them."""
+    return _scores.with_numbers(Options(*given))
 
 
 def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
@@ -68,7 +76,7 @@ def _present(q: Any, made: Any) -> Any:
 
 def _backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
     count = len(_GRADIENTS)
-    wanted, options, deterministic = rest[:count], Options(*rest[count:-1]), rest[-1]
+    wanted, options, deterministic = rest[:count], _taken(rest[count:-1]), rest[-1]
     return _present(q, run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, options))
 
 
@@ -83,21 +91,28 @@ def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         raise error
     ctx.deterministic = rest.pop()
     options = Options(*rest)
-    ctx.numbers = options[:FIRST_TENSOR]
-    ctx.save_for_backward(q, k, v, *output, *options[FIRST_TENSOR:])
+    captures = options.captures or ()
+    _scores.require_no_gradients(captures)
+    ctx.numbers, ctx.score_text = options[:FIRST_TENSOR], options.score_text
+    ctx.save_for_backward(q, k, v, *output, *options[FIRST_TENSOR:SCORE_TEXT], *captures)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
     q, k, v, out, lse, *tensors = ctx.saved_tensors
+    count = SCORE_TEXT - FIRST_TENSOR
+    tensors, captures = tensors[:count], tensors[count:]
+    texts = (ctx.score_text, None if ctx.score_text is None else captures)
     places = (0, 1, 2, *(len(("q", "k", "v")) + index for index in DIFFERENTIABLE_INDICES))
     wanted = tuple(ctx.needs_input_grad[place] for place in places)
     made = torch.ops.fa2.backward(
-        d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, ctx.deterministic
+        d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, *texts, ctx.deterministic
     )
     found: list[Any] = [None] * len(ctx.needs_input_grad)
     for place, gradient, is_wanted in zip(places, made, wanted):
         found[place] = gradient if is_wanted else None
+    if ctx.score_text is not None:
+        found[len(("q", "k", "v")) + CAPTURES] = [None] * len(captures)
     return tuple(found)
 
 

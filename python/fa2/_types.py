@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Union
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Union
+
+if TYPE_CHECKING:
+    from ._scores import ScoreText
 
 
 class _Tensor(Protocol):
@@ -23,6 +27,9 @@ Layout = Literal["bshd", "bhsd"]
 Dtype = Literal["float16", "bfloat16"]
 KvType = Literal["same", "e4m3", "ds_mla"]
 LseBase = Literal["natural", "two"]
+#: Functions of (score, batch, head, query, key) and of (batch, head, query, key), or texts.
+ScoreMod = Union[Callable[[Any, Any, Any, Any, Any], Any], "ScoreText", None]
+MaskMod = Union[Callable[[Any, Any, Any, Any], Any], "ScoreText", None]
 
 
 class CallOptions(TypedDict, total=False):
@@ -30,6 +37,9 @@ class CallOptions(TypedDict, total=False):
 
     causal: Causal
     window_size: tuple[int, int]
+    score_mod: ScoreMod
+    mask_mod: MaskMod
+    bias: MaskMod
     # written: option types
     attention_chunk: int
     missing_pages: bool

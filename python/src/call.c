@@ -39,7 +39,7 @@ int read_call(PyObject* const* operands, int count, Call* call) {
   memset(call->given, 0, sizeof call->given);
   if (unpack_options(operands[count], call->options) < 0 ||
       read_tensors(operands, count, call->tensors, call->given) < 0 ||
-      read_tensors(call->options + FIRST_TENSOR, OPTIONS - FIRST_TENSOR, call->tensors + FA2_FIRST_OPTION,
+      read_tensors(call->options + FIRST_TENSOR, SCORE_TEXT - FIRST_TENSOR, call->tensors + FA2_FIRST_OPTION,
                    call->given + FA2_FIRST_OPTION) < 0 ||
       read_options(call) < 0)
     return -1;
@@ -50,14 +50,20 @@ void release(Call* call) {
   for (int i = FA2_Q; i <= FA2_V; ++i) Py_CLEAR(call->copies[i]);
 }
 
+/* Binding has set the problem's sizes, and the texts' number to 0. */
+static int finish_binding(Call* call, fa2_status status) {
+  if (status != FA2_OK) return raise_status(status), -1;
+  return call->options[SCORE_TEXT] == Py_None ? 0 : read_scores(call);
+}
+
 int bind_forward(Call* call) {
   const fa2_status status = fa2_bind_attention(call->given, FA2_ATTENTION_TENSORS, &call->problem,
                                                &call->args, &call->launch.place);
-  return status == FA2_OK ? 0 : (raise_status(status), -1);
+  return finish_binding(call, status);
 }
 
 int bind_backward(Call* call, fa2_backward_args* args) {
   const fa2_status status = fa2_bind_backward(call->given, FA2_BACKWARD_TENSORS, &call->problem, &call->args,
                                               args, &call->launch.place);
-  return status == FA2_OK ? 0 : (raise_status(status), -1);
+  return finish_binding(call, status);
 }

@@ -7,8 +7,8 @@
 /* The first tensor of fa2/c_call.h that is an option. */
 enum { FA2_FIRST_OPTION = FA2_LSE + 1 };
 
-/* A tuple of options, in the order of fa2/_call.py: numbers, and from FIRST_TENSOR on tensors or None, as fa2/c_call.h
- * numbers them from FA2_FIRST_OPTION on. */
+/* A tuple of options, in the order of fa2/_call.py: numbers, from FIRST_TENSOR on tensors or None, as fa2/c_call.h numbers
+ * them from FA2_FIRST_OPTION on, and texts of scores. */
 enum {
   /* written: option enumerators */
   MASK,
@@ -28,7 +28,9 @@ enum {
   DROPOUT_OFFSET,
   /* end of option enumerators */
   FIRST_TENSOR,
-  OPTIONS = FIRST_TENSOR + FA2_ATTENTION_TENSORS - FA2_FIRST_OPTION
+  SCORE_TEXT = FIRST_TENSOR + FA2_ATTENTION_TENSORS - FA2_FIRST_OPTION, /* None: no texts */
+  CAPTURES,
+  OPTIONS
 };
 
 typedef struct {
@@ -39,6 +41,7 @@ typedef struct {
   fa2_launch launch;
   fa2_array tensors[FA2_BACKWARD_TENSORS];
   const fa2_array* given[FA2_BACKWARD_TENSORS];
+  fa2_capture captures[8]; /* of texts; set if args.captures is */
 } Call;
 
 /* ---- call.c ---- */
@@ -54,5 +57,10 @@ int bind_backward(Call* call, fa2_backward_args* args);
 
 /* Reads the numbers among the options. Must precede the binding of tensors. */
 int read_options(Call* call);
+
+/* ---- scores.c ---- */
+
+/* Reads the texts' number, and what the call captures for them. Must follow the binding of tensors, whose device captures have. */
+int read_scores(Call* call);
 
 #endif

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <fa2/c_launch.h>
+#include <fa2/c_score_text.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,8 @@ PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns);
 PyObject* new_lse(PyObject* q);
 /* Returns a copy without gaps in the last dimension. */
 PyObject* contiguous(PyObject* tensor);
+/* Returns the name of a capture of make_score_text()'s `number` as a str. */
+PyObject* capture_name(int64_t number, Py_ssize_t index);
 
 /* ---- launch.c ---- */
 
@@ -70,6 +73,7 @@ PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count);

@@ -52,3 +52,9 @@ PyObject* contiguous(PyObject* tensor) {
   PyObject* const function = hook(&kept, "contiguous");
   return function != NULL ? PyObject_CallFunctionObjArgs(function, tensor, NULL) : NULL;
 }
+
+PyObject* capture_name(int64_t number, Py_ssize_t index) {
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "capture_name");
+  return function != NULL ? PyObject_CallFunction(function, "Ln", (long long)number, index) : NULL;
+}

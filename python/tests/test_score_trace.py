@@ -111,20 +111,25 @@ def test_numpys_functions_compute_too(tmp_path: pathlib.Path) -> None:
     assert values == pytest.approx([math.tanh(0.5) + 0.5, -0.25, -2.0])
 
 
+def parts_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the bias and the mask of a mod; "": none."""
+    parts = trace_mod(function).as_sum
+    assert parts is not None
+    assert not any(part.depends_on_score for part in (parts.bias, parts.mask) if part is not None)
+    return tuple("" if part is None else part.text for part in (parts.bias, parts.mask))
+
+
 def test_a_bias_in_a_mod_is_found() -> None:
     table = Table(SLOPES)
     forms: dict[str, Callable[..., Any]] = {
         "return c0(at.key) * 2.0f;": lambda s, b, h, q, k: s + table[k] * 2,
         "return 1.0f + at.key;": lambda s, b, h, q, k: k + (s + 1.0),
         "return -1.0f - at.key;": lambda s, b, h, q, k: s - 1.0 - k,
-        "return select(at.key > 3, 2.0f, -infinity());": lambda s, b, h, q, k: numpy.where(k > 3, 2 + s, -math.inf),
         "return select(at.key > 3, 0.0f, -2.0f) + 1.0f;": lambda s, b, h, q, k: 1 + numpy.where(k > 3, s, s - 2),
-        "return 0.0f;": lambda s, b, h, q, k: 0 + s,
+        "": lambda s, b, h, q, k: 0 + s,
     }
     for text, function in forms.items():
-        bias = trace_mod(function).as_bias
-        assert bias is not None
-        assert (bias.text, bias.depends_on_score) == (text, False)
+        assert parts_of(function) == (text, "")
     for others in (
         lambda s, b, h, q, k: k - s,
         lambda s, b, h, q, k: s * 2 + k,
@@ -133,8 +138,24 @@ def test_a_bias_in_a_mod_is_found() -> None:
         lambda s, b, h, q, k: numpy.where(k > 0, s, 0),
         lambda s, b, h, q, k: numpy.where(k > 0, -math.inf, s * 2),
         lambda s, b, h, q, k: k,
+        lambda s, b, h, q, k: s - numpy.where(k > 0, -math.inf, 0) * s,
     ):
-        assert trace_mod(others).as_bias is None
+        assert trace_mod(others).as_sum is None
+
+
+def test_a_mask_in_a_mod_is_found() -> None:
+    forms: dict[tuple[str, str], Callable[..., Any]] = {
+        ("", "return at.query >= at.key;"): lambda s, b, h, q, k: numpy.where(q >= k, s, -math.inf),
+        ("", "return !(at.query < at.key);"): lambda s, b, h, q, k: numpy.where(q < k, -math.inf, s),
+        ("return 2.0f;", "return at.key > 3;"): lambda s, b, h, q, k: numpy.where(k > 3, 2 + s, -math.inf),
+        ("return float(at.key);", "return at.key > 3;"): lambda s, b, h, q, k: k + (numpy.where(k > 3, 0.0, -math.inf) + s),
+        ("return float(at.key);", "return at.key > 3 && at.head < 2;"): lambda s, b, h, q, k: numpy.where(k > 3, s, -math.inf) + numpy.where(h < 2, k, -math.inf),
+        ("return select(at.head > 0, 1.0f, 0.0f);", "return select(at.head > 0, true, at.key < 9);"): lambda s, b, h, q, k: numpy.where(
+            h > 0, s + 1, numpy.where(k < 9, s, -math.inf)
+        ),
+    }
+    for parts, function in forms.items():
+        assert parts_of(function) == parts
 
 
 def test_a_softcap_is_found() -> None:
@@ -171,8 +192,9 @@ def test_one_tensor_is_one_capture_in_all_functions_of_a_call() -> None:
     assert [(c.name, c.dims, c.dtype) for c in captures] == [("c0", 1, "float32"), ("c1", 1, "float32"), ("c2", 2, "float32")]
     assert [c.name for c in mod.captures] == ["c0", "c1"]
     assert [c.name for c in mask.captures] == ["c2", "c0"]
-    assert mod.as_bias is not None
-    assert mod.as_bias.captures == mod.captures
+    assert mod.as_sum is not None
+    assert mod.as_sum.bias is not None
+    assert mod.as_sum.bias.captures == mod.captures
     assert mod.captures[0].tensor is SLOPES
     assert trace_mask(lambda b, h, q, k: (Table(SLOPES)[h] * 0 > 1) | True).captures == ()
 

@@ -1,15 +1,27 @@
-// What a text of scores reads in a call. Host code includes this file too.
+// What kernels with texts of scores get beside AttentionParams. Host code includes this file too.
 #pragma once
 
 namespace fa2 {
 
-/// A tensor or a number. Its size keeps what lies behind several of them aligned for TMA.
+/// A captured tensor or number. Its size keeps what lies behind several of them aligned for TMA.
 struct CaptureParams {
   const void* data;      ///< of a tensor: its first element
   long long number;      ///< of a number: its value, or the bits of a float
   long long strides[4];  ///< elements
   int sizes[4];
 };
-static_assert(sizeof(CaptureParams) == 64, "AttentionParams stay where TensorMaps end");
+
+/// A map of the blocks of 16 or more columns of which a tile of rows sees something, by the text of a mask: bits in words of 32
+/// blocks. Of each tile first `words` that say which blocks some row sees, then as many that say which the text shows wholly.
+struct KeyMapParams {
+  unsigned* bits;
+  int words;
+  int tiles;    ///< of one head
+  int heads;    ///< that have bits of their own; 1: all share them
+  int batches;  ///< likewise
+  int unused[10];
+};
+static_assert(sizeof(CaptureParams) == 64 && sizeof(KeyMapParams) == 64,
+              "AttentionParams stay where TensorMaps end");
 
 }  // namespace fa2

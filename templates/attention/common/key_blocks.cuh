@@ -1,6 +1,7 @@
 // The range of KV blocks that a tile's rows visit (FlashAttention-2, section 3.1.1, "Causal masking").
 #pragma once
 
+#include "attention/common/key_map.cuh"
 #include "attention/common/mask.cuh"
 #include "ptx/barrier.cuh"
 
@@ -10,7 +11,10 @@ namespace fa2 {
 /// them from the last to the first. `Visible` gives each row's range of keys. In the backward, rows may be
 /// keys that see queries.
 template <class Config, class Visible = Mask<Config>>
-struct KeyBlocks {
+struct KeyBlocks : KeyMapRow<Config> {
+  using Map = KeyMapRow<Config>;
+  /// Whether below() skips blocks. Loops of other kernels count down without it, which keeps their code.
+  static constexpr bool has_map = Config::key_map != 0;
   static constexpr bool has_begin = Visible::has_begin;
   static constexpr bool has_end = Visible::has_end;
 
@@ -22,6 +26,8 @@ struct KeyBlocks {
   // No row sees a key outside [key_begin, key_end).
   int key_begin;
   int key_end;
+  /// Returns the block to visit after block `n`; begin - 1 after the last.
+  FA2_DEVICE int below(int n) const { return Map::below(n, begin); }
 
   FA2_DEVICE bool is_empty() const { return end <= begin; }
   /// Returns the blocks of this range that lie in [first, last).
@@ -60,10 +66,10 @@ FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks_of_lane(const Visible<C
   const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
   const int end = (key_end + Config::tile_n - 1) / Config::tile_n;
   const int whole_end = mask.visible_end(first_row) / Config::tile_n;
-  if constexpr (!Visible<Config>::has_begin) return {0, end, 0, whole_end, 0, key_end};
+  if constexpr (!Visible<Config>::has_begin) return {{}, 0, end, 0, whole_end, 0, key_end};
   const int key_begin = mask.visible_begin(first_row);
   const int whole_begin = (mask.visible_begin(next_row - 1) + Config::tile_n - 1) / Config::tile_n;
-  return {key_begin / Config::tile_n, end, whole_begin, whole_end, key_begin, key_end};
+  return {{}, key_begin / Config::tile_n, end, whole_begin, whole_end, key_begin, key_end};
 }
 
 /// Like key_blocks_of_lane(), for rows that are equal in all lanes.
@@ -73,12 +79,23 @@ FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks(const Visible<Config>& 
   const KeyBlocks<Config, Visible<Config>> blocks = key_blocks_of_lane(mask, first_row, rows);
   if constexpr (!Visible<Config>::has_begin) return blocks;
   // The shuffles tell the compiler that all lanes agree, so loops over blocks stay in uniform registers.
-  return {ptx::shfl_idx(blocks.begin, 0),
+  return {{},
+          ptx::shfl_idx(blocks.begin, 0),
           ptx::shfl_idx(blocks.end, 0),
           ptx::shfl_idx(blocks.whole_begin, 0),
           ptx::shfl_idx(blocks.whole_end, 0),
           blocks.key_begin,
           blocks.key_end};
+}
+
+/// Gives the blocks the tile's part of the map. They end with the last one to visit.
+template <class Config, class Visible>
+FA2_DEVICE void set_map(KeyBlocks<Config, Visible>& blocks, const AttentionParams& params,
+                        const TileCoordinates& at) {
+  if constexpr (Config::key_map != 0) {
+    static_cast<KeyMapRow<Config>&>(blocks) = KeyMapRow<Config>::of(params, at);
+    blocks.end = blocks.below(blocks.end) + 1;
+  }
 }
 
 }  // namespace fa2

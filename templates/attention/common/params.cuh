@@ -211,6 +211,11 @@ struct BackwardParams {
   unsigned merge_blocks;  ///< blocks of dq_convert that merge kMergedRows keys each; 0 without parts
 };
 
+/// Parameters of the kernel that makes the map of a mask's text.
+struct KeyMapKernelParams {
+  AttentionParams attention;
+};
+
 /// Parameters of the dropout mask kernel.
 struct DropoutMaskParams {
   AttentionParams attention;

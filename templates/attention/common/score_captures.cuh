@@ -1,4 +1,4 @@
-// A placeholder for problems whose texts of scores capture nothing. The generator renders this file for each other one.
+// A placeholder for problems whose texts of scores need nothing of a call. The generator renders this file for each other one.
 #pragma once
 #define FA2_PLACEHOLDER  // how the generator knows this file
 
@@ -6,8 +6,8 @@
 
 namespace fa2 {
 
-/// What texts of scores read beside positions. Host code, for which this is empty, puts the CaptureParams of a call in front of
-/// AttentionParams.
+/// What texts of scores need beside positions: `key_map` if there is a mask, and the list of captures. Host code, for which this is
+/// empty, puts both in front of AttentionParams.
 struct ScoreCaptures {};
 
 }  // namespace fa2

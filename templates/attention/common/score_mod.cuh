@@ -32,19 +32,41 @@ struct ScoreScale<Config, true> {
   FA2_DEVICE bool is_negative(const AttentionParams&) const { return negative; }
 };
 
+/// The positions of a tile's scores, as texts see them.
+template <class Config>
+struct ScorePositions {
+  const AttentionParams& params;
+  const SequenceShape& shape;
+  const TileCoordinates& at;
+
+  /// Returns a function that returns the position of a key's score in a row of queries.
+  FA2_DEVICE auto in_row(int row) const {
+    const int heads = params.heads_q * params.packing.heads;
+    const int head = ptx::position_in(query_head<Config>(params, at, row), heads);
+    const int query = ptx::position_in(row_map_of<Config>(params).query(row), shape.seqlen_q);
+    return [this, head, query](int key) {
+      return score::Position{at.batch,       head,          query, ptx::position_in(key, shape.seqlen_k),
+                             shape.seqlen_q, shape.seqlen_k};
+    };
+  }
+};
+
 /// Modifies the scores of one tile: softcap, ALiBi and the texts of fa2/score_text.h.
 template <class Config>
 struct ScoreMod {
   using Text = score::Text;
   using Position = score::Position;
-  static constexpr bool modifies = Config::score_text;
+  /// Whether a text changes scores, which must be scaled.
+  static constexpr bool modifies = Config::score_text && (Text::has_bias || Text::has_mod);
+  /// Whether a text hides scores.
+  static constexpr bool hides = Config::score_text && Text::has_mask;
   /// Whether apply_with_gradients() needs derivatives of modified().
   static constexpr bool has_slope = modifies && Text::has_mod;
   static_assert(!(modifies && folds_key_factor<Config>), "what modifies scores wants them scaled");
   /// Whether texts only add to scores, and nothing else changes these.
-  static constexpr bool only_adds =
-      modifies && !Text::has_mod && !Text::has_mask && !Config::softcap && !Config::alibi;
-  /// True if Exponents replace apply(), except in the search for the maximum. Largest scores need apply().
+  static constexpr bool only_adds = modifies && !Text::has_mod && !Config::softcap && !Config::alibi;
+  /// True if Exponents replace apply() where the text of a mask shows all keys, except in the search for the maximum. Largest scores
+  /// need apply().
   static constexpr bool fused =
       !Config::max_logits && (modifies ? only_adds : Config::softcap || Config::alibi);
   static constexpr float kLog2E = 1.44269504088896341f;
@@ -65,7 +87,6 @@ struct ScoreMod {
   FA2_DEVICE float modified(float score, const Position& position) const {
     if constexpr (Text::has_bias) score += text.bias(position);
     if constexpr (Text::has_mod) score = text.mod(score, position);
-    if constexpr (Text::has_mask) score = text.mask(position) ? score : -ptx::infinity();
     return score;
   }
 
@@ -76,16 +97,7 @@ struct ScoreMod {
     return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
   }
 
-  /// Returns a function that returns the position of a key's score in a row of queries.
-  FA2_DEVICE auto position_in_row(int row) const {
-    const int heads = params.heads_q * params.packing.heads;
-    const int head = ptx::position_in(query_head<Config>(params, at, row), heads);
-    const int query = ptx::position_in(row_map_of<Config>(params).query(row), shape.seqlen_q);
-    return [this, head, query](int key) {
-      return Position{at.batch,       head,          query, ptx::position_in(key, shape.seqlen_k),
-                      shape.seqlen_q, shape.seqlen_k};
-    };
-  }
+  FA2_DEVICE ScorePositions<Config> positions() const { return {params, shape, at}; }
 
   /// Returns whether apply() changes scores.
   FA2_DEVICE bool changes_scores() const {
@@ -93,21 +105,20 @@ struct ScoreMod {
   }
 
   /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
-  /// negative, unscaled scores are negated, so that the maximum stays the maximum.
+  /// negative, unscaled scores are negated, so that the maximum stays the maximum. Hides what the text of a mask does not show,
+  /// unless it `shows_all`.
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
-  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
+  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col, bool shows_all) const {
     if constexpr (Config::softcap) softcap().apply(scores);
     scale_and_bias<kTile>(scores, first_row, first_col);
-    if constexpr (modifies)
-      for_each_position<kTile>(scores, first_row, first_col,
-                               [&](float& s, const Position& position) { s = modified(s, position); });
+    modify_and_hide<kTile>(scores, first_row, first_col, shows_all);
   }
 
   /// Modifies the scores like apply(). Multiplies gradients with respect to modified scores by d modified / d
   /// score, where `score` is scaled.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void apply_with_gradients(AccumulatorTile<kM, kN>& scores, AccumulatorTile<kM, kN>& gradients,
-                                       int first_row, int first_col) const {
+                                       int first_row, int first_col, bool shows_all) const {
     if constexpr (Config::softcap) {
       softcap().apply(scores);
       softcap().apply_derivative(scores, gradients);
@@ -119,12 +130,22 @@ struct ScoreMod {
                                [&](float& s, const Position& position) { s = derivative(s, position); });
       for_each_pair(gradients, derivatives, [](float& gradient, float factor) { gradient *= factor; });
     }
-    if constexpr (modifies)
-      for_each_position<kTile>(scores, first_row, first_col,
-                               [&](float& s, const Position& position) { s = modified(s, position); });
+    modify_and_hide<kTile>(scores, first_row, first_col, shows_all);
   }
 
  private:
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void modify_and_hide(AccumulatorTile<kM, kN>& scores, int first_row, int first_col,
+                                  bool shows_all) const {
+    if constexpr (modifies)
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const Position& position) { s = modified(s, position); });
+    if (!hides || shows_all) return;
+    for_each_position<kTile>(scores, first_row, first_col, [&](float& s, const Position& position) {
+      if (!text.mask(position)) s = -ptx::infinity();
+    });
+  }
+
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
     if constexpr (Config::alibi && kTile == ScoreTile::queries_by_keys) {
@@ -145,9 +166,9 @@ struct ScoreMod {
     for_each_score(scores, first_row, [&](int row) {
       return [=](float& s, int col) {
         if constexpr (kTile == ScoreTile::queries_by_keys) {
-          f(s, position_in_row(row)(lane_col + col));
+          f(s, positions().in_row(row)(lane_col + col));
         } else {
-          f(s, position_in_row(lane_col + col)(row));
+          f(s, positions().in_row(lane_col + col)(row));
         }
       };
     });
@@ -183,9 +204,10 @@ struct Exponents {
         return of(s, ptx::fma_rn(rise, static_cast<float>(col), start));
       };
     } else if constexpr (fused && ScoreMod<Config>::only_adds) {
-      const auto position = mod.position_in_row(first_row + 16 * m + 8 * half + fragment_row());
-      return [this, offset, position](float s, int col) {
-        return of(s, ptx::fma_rn(mod.text.bias(position(first_col + col)), mod.kLog2E, offset));
+      const ScorePositions<Config> positions = mod.positions();
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      return [this, offset, positions, row](float s, int col) {
+        return of(s, ptx::fma_rn(mod.text.bias(positions.in_row(row)(first_col + col)), mod.kLog2E, offset));
       };
     } else {
       return [this, offset](float s, int) { return of(s, offset); };

@@ -57,6 +57,7 @@ FA2_DEVICE void attention_forward(const AttentionParamsSm80& all) {
   ring.k = KeyValueRing<Config>::Keys::of(params, params.k, params.k_strides, shape, kv_head);
   ring.v = KeyValueRing<Config>::Values::of(params, params.v, params.v_strides, shape, kv_head);
   ring.blocks = key_blocks(mask, tile_row, Config::tile_m);
+  set_map(ring.blocks, params, at);
   ring.base = shared + Layout::ring_start;
   QueryOperand<Config> q;
   q.tile = {shared};

@@ -45,6 +45,7 @@ struct KeyValueRing {
   KeyBlocks<Config> blocks;
   BlockEntries<Config, Team::threads> entries;  ///< of the block that is loaded, or next
   int current;  ///< slot that is being read; the slot before it is overwritten next
+  int newest;   ///< with a map: the last block of which a load has started
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
   FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::values_start}; }
@@ -55,9 +56,12 @@ struct KeyValueRing {
     const int last = blocks.end - 1;
     if (looks_ahead && last >= blocks.begin) look_up(last);
     fetch<one_slot>(last, 0, outer_rows(last));
+    if constexpr (Config::key_map != 0) newest = last;
     FA2_UNROLL
-    for (int ahead = 1; ahead < started_groups; ++ahead)
-      fetch<false>(last - ahead, ahead, inner_rows(last - ahead));
+    for (int ahead = 1; ahead < started_groups; ++ahead) {
+      const int next = next_after(last, ahead);
+      fetch<false>(next, ahead, inner_rows(next));
+    }
   }
 
   /// Waits until all threads can read block `n`'s keys. Starts a load into the slot that has just become
@@ -69,7 +73,7 @@ struct KeyValueRing {
       load_values(values(), n, outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
-      const int next = n - started_groups;
+      const int next = next_after(n, started_groups);
       fetch<false>(next, current == 0 ? Config::stages - 1 : current - 1, inner_rows(next));
     }
   }
@@ -79,7 +83,8 @@ struct KeyValueRing {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
       Team::sync();
-      fetch<true>(n - 1, 0, inner_rows(n - 1));
+      const int next = blocks.has_map ? blocks.below(n) : n - 1;
+      fetch<true>(next, 0, inner_rows(next));
     }
   }
 
@@ -91,6 +96,12 @@ struct KeyValueRing {
  private:
   FA2_DEVICE SharedAddress slot(int index) const {
     return base + static_cast<u32>(index * Layout::slot_bytes);
+  }
+
+  /// Returns the next block to load, which is `count` blocks after block `n`.
+  FA2_DEVICE int next_after(int n, int count) {
+    if constexpr (Config::key_map == 0) return n - count;
+    return newest = blocks.below(newest);
   }
 
   /// Returns the rows of block `n` that may exist: those that some row of the tile sees. Only the range's
@@ -130,7 +141,8 @@ struct KeyValueRing {
   FA2_DEVICE void load_values(typename Layout::ValueTile tile, int n, Rows rows) {
     if (one_slot && !looks_ahead) look_up(n);
     if constexpr (!Config::values_in_keys) load(tile, Values::block(v, n, entries), rows);
-    if (looks_ahead && n > blocks.begin) look_up(n - 1);
+    const int next = blocks.has_map ? blocks.below(n) : n - 1;
+    if (looks_ahead && next >= blocks.begin) look_up(next);
   }
 
   FA2_DEVICE void look_up(int n) { entries.look_up(k, n, Team::thread()); }

@@ -54,14 +54,14 @@ struct MainloopSm80 {
                       const QueryOperand<Config>& q, Ring& ring) {
     const KeyBlocks<Config> blocks = ring.blocks;
     largest.start();
-    for (int n = blocks.end - 1; n >= blocks.begin; --n) {
+    for (int n = blocks.end - 1; n >= blocks.begin; n = blocks.has_map ? blocks.below(n) : n - 1) {
       Scores scores;
       scores.clear();
       ring.await_keys(n);
       products.add_scores(scores, q, ring.keys());
       ring.await_values(n);
       descales.scale_scores(scores);
-      score_mod.apply(scores, first_row, n * Config::tile_n);
+      score_mod.apply(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
       blocks.hide_keys(mask, scores, first_row, n);
       largest.add(scores);
       if (softmax.step(scores)) softmax.rescale(output);

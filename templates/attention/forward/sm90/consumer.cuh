@@ -59,8 +59,12 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
         descales_of<Config>(attention, at.batch, at.head / attention.queries_per_kv);
     MainloopSm90<Config> mainloop{mask, score_mod, dropout, descales, order, ring, store, queries, warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
-    mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
-                 of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
+    KeyBlocks<Config> loaded =
+        of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
+    KeyBlocks<Config> own = of_part<Config>(key_blocks(mask, group_row, 64), tile.part);
+    set_map(loaded, attention, at);
+    set_map(own, attention, at);
+    mainloop.run(loaded, own);
     const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
     mainloop.largest.store(params.max_logits, attention, mask.shape, at, warp_row, score_mod.scale_log2());
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});

@@ -64,7 +64,7 @@ struct MainloopSm90 {
   /// Runs one product after the other. Probabilities replace scores in their registers.
   FA2_DEVICE void run_in_sequence(const Blocks& loaded, const Blocks& own) {
     bool first = true;
-    for (int n = loaded.end - 1; n >= loaded.begin; --n) {
+    for (int n = loaded.end - 1; n >= loaded.begin; n = loaded.has_map ? loaded.below(n) : n - 1) {
       const State keys = ring.take(), values = ring.take();
       const bool above = n >= own.end && n > loaded.begin, below = own.is_below(n) && !first;
       if (Config::skip_masked && (above || below)) {
@@ -117,7 +117,7 @@ struct MainloopSm90 {
     largest.add(scores);
     softmax.step(scores);
     round(n);
-    while (n-- > lowest) {
+    while (loaded.has_map ? (n = loaded.below(n)) >= lowest : n-- > lowest) {
       const State keys = ring.take(), values = ring.take();
       ring.consumer_wait(keys);
       order.wait();
@@ -240,18 +240,25 @@ struct MainloopSm90 {
 
   /// Returns whether modify() would leave the scores of block `n` as they are.
   FA2_DEVICE bool is_plain(int n, const Blocks& blocks) const {
-    return !score_mod.changes_scores() && !blocks.hides_last_keys(n) && !blocks.hides_first_keys(n);
+    return !score_mod.changes_scores() && !blocks.hides_last_keys(n) && !blocks.hides_first_keys(n) &&
+           !hides_by_text(n, blocks);
   }
 
   /// Modifies the scores of block `n`, and hides what the mask does not show.
   FA2_DEVICE void modify(int n, const Blocks& blocks) {
-    score_mod.apply(scores, first_row, n * Config::tile_n);
+    score_mod.apply(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
     blocks.hide_keys(mask, scores, first_row, n);
+  }
+
+  /// Returns whether the text of a mask may hide keys of block `n`.
+  FA2_DEVICE static bool hides_by_text(int n, const Blocks& blocks) {
+    return ScoreMod<Config>::hides && !blocks.shows_all(n);
   }
 
   FA2_DEVICE bool may_guess(int n, const Blocks& blocks) const {
     if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.is_settled();
-    if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
+    if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || hides_by_text(n, blocks) || !in_series)
+      return false;
     if constexpr (ScoreMod<Config>::only_adds) return softmax.near;
     if constexpr (!Config::alibi) return softmax.is_settled();
     // ALiBi makes rows depend on few keys, which unsettles them. Still, keys further away rarely weigh more.

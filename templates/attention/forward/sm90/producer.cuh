@@ -37,22 +37,25 @@ struct Producer {
       if (!tile.exist()) break;
       const TileCoordinates& at = tile.at;
       const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
-      const KeyBlocks<Config> blocks =
+      KeyBlocks<Config> blocks =
           of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
+      set_map(blocks, params.attention, at);
       const int last = blocks.end - 1;
       Pages above{}, here = pages_of(mask.shape, blocks, last);
-      int n = last;
+      int n = last, n_above = last + 1;
       FA2_NO_UNROLL
       do {
-        const Pages below = pages_of(mask.shape, blocks, n - 1);
-        const Block next{n > blocks.begin ? n - 1 : kNoBlock, below};
+        const int n_below = blocks.has_map ? blocks.below(n) : n - 1;
+        const Pages below = pages_of(mask.shape, blocks, n_below);
+        const Block next{n > blocks.begin ? n_below : kNoBlock, below};
         if (n >= blocks.begin) load_keys(mask, at, {n, here}, next);
         // Runs even without a key, because the output may pass through the memory of the queries.
         if (n == last && warp == 0) load_queries(mask.shape, at, tiles.turn);
-        const Block behind{n + kBehind, kBehind ? above : here};
+        const Block behind{kBehind == 0 ? n : blocks.has_map ? n_above : n + 1, kBehind ? above : here};
         if (!Config::values_in_keys && behind.n <= last && behind.n >= blocks.begin)
           load_values(mask, at, behind, next);
         above = here, here = below;
+        if (blocks.has_map) n_above = n, n = n_below + 1;
       } while (--n >= blocks.begin - kBehind);
       tiles.advance();
     }

@@ -1,0 +1,39 @@
+// Counts tiles and words.
+#include <core/mask_reads.h>
+#include <fa2/score_text.h>
+#include <generator/head_packing.h>
+#include <generator/kernel_kind.h>
+#include <generator/key_map_layout.h>
+
+namespace fa2 {
+namespace {
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+bool has_mask_text(const AttentionProblem& problem) {
+  return problem.score_text != 0 && !score_texts(problem.score_text).mask.text.empty();
+}
+
+KeyMapLayout key_map_layout(const AttentionProblem& p, const KernelConfig& config) {
+  constexpr std::int64_t kBlocksOfWord = 32;
+  const MaskReads reads = reads_of_mask(score_texts(p.score_text));
+  const HeadPacking packing = head_packing(p, config.tile_m);
+  KeyMapLayout layout;
+  layout.words = divided_up(divided_up(p.seqlen_k, config.tile_n), kBlocksOfWord);
+  layout.tiles = divided_up(packed_rows(packing, p.seqlen_q), config.tile_m);
+  if (reads.head) layout.heads = p.heads_q / packing.heads;
+  if (reads.batch || p.varlen) layout.batches = p.batch;
+  return layout;
+}
+
+KernelConfig key_map_config(const KernelConfig& config) {
+  KernelConfig made = default_config(KernelId::key_map);
+  made.tile_m = config.tile_m, made.tile_n = config.tile_n;
+  return made;
+}
+
+}  // namespace fa2

@@ -1,0 +1,89 @@
+// Fills in CaptureParams and KeyMapParams.
+#include <fa2/backward.h>
+#include <generator/kernel_kind.h>
+#include <operation/operands/captured_bytes.h>
+#include <planning/text_params.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace fa2 {
+namespace {
+
+/// Returns the value as the type in which the kernel reads it.
+std::int64_t number_of(const CaptureSpec& spec, double number) {
+  if (spec.type == CaptureType::f32) return std::bit_cast<std::uint32_t>(static_cast<float>(number));
+  if (spec.type == CaptureType::boolean) return number != 0 ? 1 : 0;
+  return static_cast<std::int64_t>(number);
+}
+
+CaptureParams params_of(const CaptureSpec& spec, const ScoreCapture& capture) {
+  CaptureParams params{};
+  if (spec.dimensions == CaptureSpec::kNumber) {
+    params.number = number_of(spec, capture.number);
+    return params;
+  }
+  params.data = capture.data;
+  std::ranges::copy(capture.strides, params.strides);
+  std::ranges::transform(capture.sizes, params.sizes,
+                         [](std::int64_t size) { return static_cast<int>(size); });
+  return params;
+}
+
+KeyMapParams params_of(const KeyMapLayout& map, std::byte* bits) {
+  KeyMapParams params{};
+  params.bits = reinterpret_cast<unsigned*>(bits);
+  params.words = static_cast<int>(map.words);
+  params.tiles = static_cast<int>(map.tiles);
+  params.heads = static_cast<int>(map.heads);
+  params.batches = static_cast<int>(map.batches);
+  return params;
+}
+
+}  // namespace
+
+const AttentionArgs& attention_args_of(const Call& call) {
+  const BackwardArgs* const backward = call.args.find<BackwardArgs>();
+  return backward != nullptr ? backward->forward : call.args.as<AttentionArgs>();
+}
+
+void set_texts(Step& step, const AttentionProblem& problem) {
+  const KernelKind& kind = kind_of(step.config);
+  if (problem.score_text == 0 || (kind.reads != nullptr && !kind.reads("score_text"))) return;
+  step.texts.captures = score_texts(problem.score_text).captures;
+  step.texts.have_mask = has_mask_text(problem);
+  if (step.config.key_map != 0) step.texts.map = key_map_layout(problem, step.config);
+}
+
+void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call) {
+  const StepTexts& texts = step.texts;
+  const AttentionArgs& args = attention_args_of(call);
+  std::array<CaptureParams, kMostCaptures> captures;
+  const std::span given(args.captures, static_cast<std::size_t>(args.capture_count));
+  std::ranges::transform(texts.captures, given, captures.begin(),
+                         [](const CaptureSpec& spec, const ScoreCapture& of) { return params_of(spec, of); });
+  params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
+  if (!texts.have_mask) return;
+  const KeyMapParams map =
+      params_of(texts.map, texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin);
+  params.insert(texts.place, &map, sizeof map);
+}
+
+void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const Call& call) {
+  const StepTexts& texts = step.texts;
+  for (std::size_t i = 0; i < texts.captures.size(); ++i) {
+    const CaptureSpec& spec = texts.captures[i];
+    if (spec.dimensions == CaptureSpec::kNumber) continue;
+    const ByteRange bytes = captured_bytes(spec, attention_args_of(call).captures[i]);
+    ranges.push_back({spec.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(bytes.begin)),
+                      static_cast<std::size_t>(bytes.end - bytes.begin)});
+  }
+  if (const WorkspacePart& map = texts.map_part; map.bytes > 0)
+    ranges.push_back({"key map", call.scratch + map.begin, map.bytes, map.access, false});
+}
+
+}  // namespace fa2

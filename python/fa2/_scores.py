@@ -1,0 +1,255 @@
+"""What a call makes of score_mod, mask_mod and bias: the number of texts, and the tensors and numbers that these capture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from . import _core, _hooks
+from ._call import ALIBI_SLOPES, SOFTCAP, Options, replaced
+from ._score_memo import remembered
+from ._score_torch import eager_calls
+from ._score_trace import Captures, Table, Traced, trace_bias, trace_mask, trace_mod
+
+#: Element types of captures, as fa2/c_score_text.h numbers them.
+_DTYPES = {**{name: code for name, code in _hooks.DTYPES.items() if not name.startswith("float8")}, "bool": 7}
+#: What kernels have no type for, and what the call makes of it.
+_WIDENED = {"int8": "int32", "int16": "int32"}
+_MOST_DIMENSIONS = 4
+_NUMBER = -1  # dimensions of a capture that is no tensor
+_LARGEST_EXACT = 2**53  # fa2_capture.number is a double
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreText:
+    """A function of scores as the body of a C++ function: docs/scores.md has what it may contain.
+
+    text: for score_mod it sees `score` and `at`, for mask_mod and bias only `at`. It returns.
+    captures: the tensors and numbers that it calls by name, with an index per dimension: table(at.head, at.key), gain().
+    file, line: where the text begins, which compilers name in their messages.
+    """
+
+    text: str
+    captures: Mapping[str, Any] = field(default_factory=dict)
+    file: str = "score text"
+    line: int = 1
+
+
+#: A text with its file and line, as _core.make_score_text() takes it.
+_Text = tuple[str, str, int] | None
+
+
+class Texts(NamedTuple):
+    """What three arguments are together."""
+
+    softcap: float | None  #: of a score_mod that is no more than that
+    bias: _Text
+    mod: _Text
+    mask: _Text
+
+    @property
+    def are_empty(self) -> bool:
+        return self.bias is self.mod is self.mask is None
+
+
+class _Function(NamedTuple):
+    """An argument that is a text or has become one."""
+
+    text: _Text
+    captures: dict[str, Any]
+    traced: Traced | None = None
+
+
+def _read(name: str, given: Any, captures: Captures) -> _Function:
+    if given is None:
+        return _Function(None, {})
+    if isinstance(given, ScoreText):
+        if not isinstance(given.text, str) or not isinstance(given.captures, Mapping):
+            raise _core.InvalidType(f"{name} = ScoreText of {_hooks.text_of(given.text)}, must have a str and a dict of captures")
+        return _Function((given.text, given.file, given.line), dict(given.captures))
+    if not callable(given):
+        do = "pass a function, or fa2.ScoreText(...) of C++"
+        if hasattr(given, "shape"):
+            do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k]"
+        raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be a function or a ScoreText: {do}")
+    return _of_trace(_TRACES[name](given, captures))
+
+
+def _of_trace(traced: Traced) -> _Function:
+    return _Function((traced.text, traced.file, traced.line), {c.name: c.tensor for c in traced.captures}, traced)
+
+
+_TRACES = {"score_mod": trace_mod, "mask_mod": trace_mask, "bias": trace_bias}
+
+
+def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts, dict[str, Any]]:
+    """Returns the texts of the arguments, and their tensors and numbers by names.
+
+    may_cap: whether a softcap can come before everything else of the call.
+    """
+    captures = Captures()
+    added, mod, mask = (_read(*x, captures) for x in (("bias", bias), ("score_mod", score_mod), ("mask_mod", mask_mod)))
+    softcap = None
+    if mod.traced is not None and mod.traced.softcap is not None and may_cap and added.text is None:
+        softcap, mod = mod.traced.softcap, _Function(None, {})
+    elif mod.traced is not None and mod.traced.as_sum is not None:
+        # What only adds and hides is faster as a bias and a mask, if these places are free.
+        parts = mod.traced.as_sum
+        fits = (parts.bias is None or added.text is None) and (parts.mask is None or mask.text is None)
+        if fits:
+            mod = _Function(None, {})
+            added = added if parts.bias is None else _of_trace(parts.bias)
+            mask = mask if parts.mask is None else _of_trace(parts.mask)
+    return Texts(softcap, added.text, mod.text, mask.text), _joined((added, mod, mask))
+
+
+def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts, dict[str, Any]]:
+    """Returns _read_all(), from memory if functions and all that they see are as before."""
+    arguments = (score_mod, mask_mod, bias)
+    if any(isinstance(x, ScoreText) for x in arguments):
+        return _read_all(*arguments, may_cap)
+
+    def make() -> tuple[Texts, dict[str, Any], bool]:
+        before = eager_calls()
+        return *_read_all(*arguments, may_cap), eager_calls() != before
+
+    return remembered(arguments, may_cap, make)
+
+
+def _joined(functions: Iterable[_Function]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for function in functions:
+        for name, value in function.captures.items():
+            if name in found and found[name] is not value and not _are_same(found[name], value):
+                raise _core.InvalidRequest(f"captures.{name} = two values, must be one: give them two names in the texts")
+            found[name] = value
+    return found
+
+
+def _are_same(a: Any, b: Any) -> bool:
+    numbers = (bool, int, float)
+    return isinstance(a, numbers) and type(a) is type(b) and a == b
+
+
+def _bound(name: str, value: Any, q: Any) -> tuple[tuple[str, int, int], Any]:
+    """Returns the capture's (name, dtype, dimensions), and its tensor or number as the call takes it."""
+    numpy = sys.modules.get("numpy")
+    if isinstance(value, Table):
+        value = value.array
+    if numpy is not None and isinstance(value, numpy.generic):
+        value = value.item()
+    if isinstance(value, (bool, int, float)):
+        return (name, _DTYPES[_type_of_number(name, value)], _NUMBER), value
+    if (wrong := _hooks.complaint(value)) is not None:
+        raise _core.InvalidType(f"captures.{name} = {wrong}")
+    torch = _hooks.torch_of(value)
+    dtype = _name_of(value.dtype)
+    if dtype in _WIDENED:
+        dtype = _WIDENED[dtype]
+        value = value.astype(dtype) if torch is None else value.to(getattr(torch, dtype))
+    if dtype not in _DTYPES:
+        do = "cast it, with x.float() or x.astype('float32')"
+        raise _core.InvalidType(f"captures.{name}.dtype = {dtype}, must be {', '.join((*_DTYPES, *_WIDENED))}: {do}")
+    if value.ndim > _MOST_DIMENSIONS:
+        raise _core.InvalidRequest(f"captures.{name}.shape = {tuple(value.shape)}, must have at most {_MOST_DIMENSIONS} dimensions: flatten some")
+    if torch is not None and torch.is_grad_enabled():
+        require_no_gradients((value,), (name,))
+    if torch is not None and value.ndim == 0 and value.device.type == "cpu" and getattr(q, "is_cuda", False):
+        return _bound(name, value.item(), q)  # as PyTorch's operators take them
+    return (name, _DTYPES[dtype], value.ndim), value
+
+
+def require_no_gradients(captures: Sequence[Any], names: Sequence[str] = ()) -> None:
+    """Raises if a tensor requires gradients, which captures do not have yet."""
+    for place, x in enumerate(captures):
+        if getattr(x, "requires_grad", False):
+            name = names[place] if names else place
+            raise _core.InvalidRequest(f"captures.{name}.requires_grad = True, must be False: captures have no gradients yet, so pass its detach()")
+
+
+def as_tensors(captures: Iterable[Any]) -> list[Any]:
+    """Returns captures as torch.ops.fa2 takes them: numbers are tensors of the CPU without dimensions."""
+    torch = sys.modules["torch"]
+    kinds = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    return [torch.tensor(x, dtype=kinds[type(x)], device="cpu") if isinstance(x, (bool, int, float)) else x for x in captures]
+
+
+def with_numbers(options: Options) -> Options:
+    """Undoes as_tensors(), and compares captures with what make_score_text() was told of them."""
+    if options.score_text is None:
+        return options
+    specs, captures = _hooks.capture_specs.get(options.score_text), tuple(options.captures or ())
+    if specs is None or len(specs) != len(captures):
+        return options._replace(captures=captures)  # which the library refuses
+    found = []
+    for (name, dtype, dimensions), x in zip(specs, captures):
+        if dimensions != _NUMBER and (_DTYPES.get(_name_of(x.dtype)), x.ndim) != (dtype, dimensions):
+            raise _core.InvalidType(f"captures.{name}.dtype = {x.dtype}, with {x.ndim} dimensions, must be of its ScoreText: make another text")
+        found.append(x.item() if dimensions == _NUMBER else x)
+    return options._replace(captures=tuple(found))
+
+
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _type_of_number(name: str, value: float) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, float):
+        return "float32"
+    if abs(value) > _LARGEST_EXACT:
+        raise _core.InvalidRequest(f"captures.{name} = {value}, must be at most 2^53 in magnitude: capture a tensor of int64")
+    return "int32" if -(2**31) <= value < 2**31 else "int64"
+
+
+_made: dict[int, Texts] = {}
+
+
+def texts_of(number: int | None) -> dict[str, str]:
+    """Returns the texts of a number, by the names of attention()'s arguments."""
+    if number not in _made:
+        return {}
+    texts = _made[number]
+    given = (("bias", texts.bias), ("score_mod", texts.mod), ("mask_mod", texts.mask))
+    return {name: text[0] for name, text in given if text is not None}
+
+
+def number_of(texts: Texts, specs: tuple[tuple[str, int, int], ...]) -> int:
+    """Returns the number of the texts in this process."""
+    number = _core.make_score_text(texts.bias, texts.mod, texts.mask, specs)
+    _hooks.capture_specs[number] = specs
+    _made[number] = texts
+    return number
+
+
+number_of._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result without PyTorch
+
+
+_Reader = Callable[[Any, Any, Any, bool], tuple[Texts, dict[str, Any]]]
+
+
+def _reader(arguments: Iterable[Any]) -> _Reader:
+    """Returns read(), or while PyTorch compiles a call with functions what it does not trace."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.compiler.is_compiling() or all(x is None or isinstance(x, ScoreText) for x in arguments):
+        return read
+    from . import _score_break
+
+    outside: _Reader = _score_break.read
+    return outside
+
+
+def with_texts(options: tuple[Any, ...], q: Any, score_mod: Any, mask_mod: Any, bias: Any) -> Options:
+    """Returns the options with what attention()'s three arguments say."""
+    may_cap = options[SOFTCAP] == 0 and options[ALIBI_SLOPES] is None
+    texts, captures = _reader((score_mod, mask_mod, bias))(score_mod, mask_mod, bias, may_cap)
+    if texts.softcap is not None:
+        options = replaced(options, softcap=texts.softcap)
+    if texts.are_empty:
+        return Options(*options)
+    pairs = [_bound(name, value, q) for name, value in captures.items()]
+    specs = tuple(spec for spec, _ in pairs)
+    return replaced(options, score_text=number_of(texts, specs), captures=tuple(value for _, value in pairs))

@@ -1,0 +1,136 @@
+// Forwards that visit only the KV blocks which the text of a mask shows.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/score_text.h>
+#include <runtime/device.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+using At = reference::ScorePosition;
+
+struct Case {
+  std::string name;
+  ScoreTexts texts;
+  reference::ScoreFunctions functions;
+};
+
+/// Masks of which some blocks are shown wholly, in part, and not at all; tiles without any block among them.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"prefix",
+       {.mask = "return at.key < 90 || at.key <= at.query;"},
+       {.mask = [](const At& at) { return at.key < 90 || at.key <= at.query; }}},
+      {"documents of 100",
+       {.mask = "return at.key / 100 == at.query / 100;"},
+       {.mask = [](const At& at) { return at.key / 100 == at.query / 100; }}},
+      {"sink and window by head",
+       {.mask = "return at.key < 4 || (at.key <= at.query && at.query - at.key < 40 + 30 * at.head);"},
+       {.mask =
+            [](const At& at) {
+              return at.key < 4 || (at.key <= at.query && at.query - at.key < 40 + 30 * at.head);
+            }}},
+      {"tiles without a key, by sequence",
+       {.mask = "return at.query / 64 % 3 != at.batch && at.key / 48 % 2 == at.query / 64 % 2;"},
+       {.mask =
+            [](const At& at) {
+              return at.query / 64 % 3 != at.batch && at.key / 48 % 2 == at.query / 64 % 2;
+            }}},
+      {"one key that only the last query of a tile sees",
+       {.mask = "return at.query % 128 == 127 ? at.key % 128 == 127 : at.key < 16;"},
+       {.mask = [](const At& at) { return at.query % 128 == 127 ? at.key % 128 == 127 : at.key < 16; }}},
+      {"a bias beside it",
+       {.bias = "return 0.01f * (at.key - at.query);", .mask = "return at.key < 100 || at.key > 300;"},
+       {.mod = [](double s, const At& at) { return s + 0.01 * static_cast<double>(at.key - at.query); },
+        .mask = [](const At& at) { return at.key < 100 || at.key > 300; }}},
+      {"a cap beside it",
+       {.mod = "return 3.0f * tanh(score / 3.0f);", .mask = "return (at.key / 128 + at.query / 128) % 2 == 0;"},
+       {.mod = [](double s, const At&) { return 3 * std::tanh(s / 3); },
+        .slope = [](double s, const At&) { return 1 - std::pow(std::tanh(s / 3), 2); },
+        .mask = [](const At& at) { return (at.key / 128 + at.query / 128) % 2 == 0; }}}};
+  return all;
+}
+
+AttentionProblem problem_of(std::size_t i, const ScoreTexts& texts) {
+  constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::none};
+  AttentionProblem p = grouped_problem(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], 64, 300, 411);
+  p.score_text = make_score_text(texts);
+  if (i % 4 == 3) p.window_left = 200;
+  return p;
+}
+
+void expect_contract_with(const Case& of, std::size_t i, const std::string& config) {
+  GuardedCall call(problem_of(i, of.texts));
+  call.functions = of.functions;
+  call.upload();
+  ContextOptions options = untuned();
+  options.config = parse_config(config);
+  Context context(options);
+  INFO(of.name);
+  INFO(config);
+  run_and_expect_contract(context, call);
+}
+
+}  // namespace
+
+TEST_CASE("key maps: forward_sm80 keeps the numerics contract with every number of stages") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (std::size_t i = 0; i < cases().size() * 2; ++i)
+    expect_contract_with(cases()[i % cases().size()], i,
+                         "kernel=forward_sm80,tile_m=64,tile_n=" + std::to_string(32 + 16 * (i % 3)) +
+                             ",warps=4,stages=" + std::to_string(1 + i % 3) + ",key_map=1");
+}
+
+TEST_CASE("key maps: forward_sm90 keeps the numerics contract") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const std::vector<std::string> configs = {
+      "tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
+      "tile_m=192,tile_n=80,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,speculative_max=1",
+      "tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=1,overlap=0,speculative_max=1"};
+  for (std::size_t i = 0; i < cases().size() * 2; ++i)
+    expect_contract_with(cases()[i % cases().size()], i,
+                         "kernel=forward_sm90,key_map=1," + configs[(i + i / cases().size()) % configs.size()]);
+}
+
+TEST_CASE("key maps: packed sequences") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (std::size_t i = 0; i < 3; ++i) {
+    AttentionProblem p = problem_of(i, cases()[i].texts);
+    p.batch = 3, p.varlen = true, p.total_q = 500, p.total_k = 700;
+    GuardedCall call(p);
+    call.functions = cases()[i].functions;
+    call.tables.cu_seqlens_q = {0, 300, 300, 500}, call.tables.cu_seqlens_k = {0, 411, 500, 700};
+    call.upload();
+    ContextOptions options = untuned();
+    options.config = parse_config("kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,key_map=1");
+    Context context(options);
+    INFO(cases()[i].name);
+    run_and_expect_contract(context, call);
+  }
+}
+
+TEST_CASE("key maps: the heuristic uses them for many queries, and explains it") {
+  if (nvrtc_missing()) return;
+  Context context(untuned());
+  AttentionProblem p = problem_of(0, cases()[0].texts);
+  Explanation explanation = context.explain(p, "sm_90a");
+  REQUIRE(explanation.kernels.size() == 2);
+  CHECK(explanation.kernels[0].config.kernel == KernelId::key_map);
+  CHECK(explanation.kernels[1].config.key_map == 1);
+  CHECK(explanation.kernels[0].config.tile_n == explanation.kernels[1].config.tile_n);
+  p.seqlen_q = 1;
+  CHECK(context.explain(p, "sm_90a").kernels.size() == 1);
+}
