@@ -3,6 +3,7 @@
 #include <generator/config_header.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_map_layout.h>
 #include <generator/template_set.h>
 
 #include <type_traits>
@@ -39,6 +40,12 @@ std::string trait_line(std::string_view name, const Value& value) {
   }
 }
 
+/// Returns whether heads share tiles: in forwards, and in maps for them.
+bool packs_heads(const KernelConfig& config) {
+  return pass_of(config) == KernelPass::forward ||
+         (config.kernel == KernelId::key_map && config.key_map == kMapOfQueries);
+}
+
 }  // namespace
 
 std::string config_header(const KernelSpec& spec, std::string_view title) {
@@ -57,7 +64,7 @@ std::string config_header(const KernelSpec& spec, std::string_view title) {
   };
   visit_traits(trait, spec.traits);
   visit_own(spec.config, constant);
-  constant("packs_heads", kind.pass == KernelPass::forward || kind.id == KernelId::key_map ? 1 : 0);
+  constant("packs_heads", packs_heads(spec.config) ? 1 : 0);
   constant("shared_bytes", shared_bytes(spec.traits, spec.config));
   for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";

@@ -21,11 +21,14 @@ bool has_mask_text(const AttentionProblem& problem) {
 KeyMapLayout key_map_layout(const AttentionProblem& p, const KernelConfig& config) {
   constexpr std::int64_t kBlocksOfWord = 32;
   const MaskReads reads = reads_of_mask(score_texts(p.score_text));
-  const HeadPacking packing = head_packing(p, config.tile_m);
+  const bool has_key_rows = key_map_config(config).key_map == kMapOfKeys;
+  const HeadPacking packing = head_packing(p, has_key_rows ? 1 : config.tile_m);
+  const std::int64_t rows = has_key_rows ? p.seqlen_k : packed_rows(packing, p.seqlen_q),
+                     cols = has_key_rows ? p.seqlen_q : p.seqlen_k;
   KeyMapLayout layout;
-  layout.words = divided_up(divided_up(p.seqlen_k, config.tile_n), kBlocksOfWord);
-  layout.tiles = divided_up(packed_rows(packing, p.seqlen_q), config.tile_m);
-  if (reads.head) layout.heads = p.heads_q / packing.heads;
+  layout.words = divided_up(divided_up(cols, config.tile_n), kBlocksOfWord);
+  layout.tiles = divided_up(rows, config.tile_m);
+  if (reads.head) layout.heads = has_key_rows ? p.heads_kv : p.heads_q / packing.heads;
   if (reads.batch || p.varlen) layout.batches = p.batch;
   return layout;
 }
@@ -33,6 +36,8 @@ KeyMapLayout key_map_layout(const AttentionProblem& p, const KernelConfig& confi
 KernelConfig key_map_config(const KernelConfig& config) {
   KernelConfig made = default_config(KernelId::key_map);
   made.tile_m = config.tile_m, made.tile_n = config.tile_n;
+  if (sums_dq(pass_of(config))) made.key_map = kMapOfKeys;
+  if (config.kernel == KernelId::key_map) made.key_map = config.key_map;
   return made;
 }
 

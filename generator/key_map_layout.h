@@ -9,6 +9,9 @@
 
 namespace fa2 {
 
+/// KernelConfig::key_map of the kernel that makes a map: rows of its tiles are queries, as a forward has them, or keys.
+inline constexpr std::int32_t kMapOfQueries = 1, kMapOfKeys = 2;
+
 /// Whether the problem has the text of a mask.
 bool has_mask_text(const AttentionProblem& problem);
 
@@ -24,10 +27,10 @@ struct KeyMapLayout {
   std::size_t bytes() const { return static_cast<std::size_t>(rows() * words) * 2 * sizeof(std::uint32_t); }
 };
 
-/// Returns the layout for a forward kernel with tiles of this config.
+/// Returns the layout of the map that a kernel with this config reads or makes.
 KeyMapLayout key_map_layout(const AttentionProblem& problem, const KernelConfig& config);
 
-/// Returns the config of the kernel that makes the map.
+/// Returns the config of the kernel that makes the map for a kernel with this config.
 KernelConfig key_map_config(const KernelConfig& config);
 
 }  // namespace fa2

@@ -1,4 +1,5 @@
 // Texts become bodies of functions, behind #line directives, and captures become functions of their indices.
+#include <core/mask_reads.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <generator/score_text_header.h>
@@ -67,9 +68,10 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines) {
       "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
       "#include \"attention/common/score_functions.cuh\"\n\n"
       "namespace fa2::score {{\n\nstruct Text {{\n"
-      "  static constexpr bool has_bias = {}, has_mod = {}, has_mask = {};\n\n"
+      "  static constexpr bool has_bias = {}, has_mod = {}, has_mask = {};\n"
+      "  static constexpr bool mask_reads_head = {};\n\n"
       "  const ScoreCaptures& captures;\n\n",
-      !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mask.text.empty());
+      !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mask.text.empty(), reads_of_mask(texts).head);
   for (std::size_t i = 0; i < texts.captures.size(); ++i) text += capture(texts.captures[i], i, lines);
   text += function("float bias(const Position& at)", texts.bias, "return 0.0f;", lines) +
           "  template <class Score>\n" +

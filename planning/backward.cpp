@@ -1,6 +1,7 @@
 // Chooses up to five kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
+#include <planning/key_map.h>
 #include <planning/step_request.h>
 #include <planning/text_params.h>
 #include <runtime/log.h>
@@ -48,6 +49,9 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
     kernels[i] = planner.pick_first(choices[i]);
     if (is_conversion(i + 1)) kernels[i + 1] = planner.pick(conversion_of(kernels[i].report.config));
   });
+  const auto has_map = [](const LoadedKernel& kernel) { return kernel.report.config.key_map != 0; };
+  if (const auto reader = std::ranges::find_if(kernels, has_map); reader != kernels.end())
+    kernels.insert(kernels.begin(), planner.pick(key_map_choice(reader->report.config)));
   return kernels;
 }
 
@@ -150,8 +154,16 @@ Plan plan_backward(const Planner& planner, const Gradients& gradients, std::stri
   plan.problem = planner.problem;
   plan.gradients = gradients;
   plan.explanation = explanation_of(planner, kernels, std::move(notes));
-  for (LoadedKernel& kernel : kernels)
-    plan.add(backward_step(plan.problem, kernel.report.config, std::move(kernel.kernel), scratch));
+  std::vector<Step> steps;
+  for (LoadedKernel& kernel : kernels) {
+    const KernelConfig& config = kernel.report.config;
+    if (config.kernel == KernelId::key_map) continue;
+    steps.push_back(backward_step(plan.problem, config, std::move(kernel.kernel), scratch));
+    if (config.key_map != 0)
+      add_key_map(plan, plan.problem, steps.back(), std::move(kernels.front().kernel),
+                  scratch.bytes(plan.problem));
+  }
+  for (Step& step : steps) plan.add(std::move(step));
   return plan;
 }
 

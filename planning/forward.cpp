@@ -53,8 +53,10 @@ Plan plan_forward(const Planner& planner, const std::string& notes) {
   if (widens) add_widening(plan, std::move(kernels.front().kernel));
   const AttentionProblem& problem = widens ? *plan.widened : plan.problem;
   Step attention = forward_step(problem, kernels.back().report.config, std::move(kernels.back().kernel), sms);
+  if (has_map)
+    add_key_map(plan, problem, attention, std::move(kernels[kernels.size() - 2].kernel),
+                plan.workspace.scratch_bytes);
   attention.scratch.begin = plan.workspace.scratch_bytes;
-  if (has_map) add_key_map(plan, problem, attention, std::move(kernels[kernels.size() - 2].kernel));
   plan.add(std::move(attention));
   return plan;
 }

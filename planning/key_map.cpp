@@ -11,16 +11,14 @@ ConfigChoice key_map_choice(const KernelConfig& config) {
   return {key_map_config(config), ConfigOrigin::heuristic, "the only kernel that maps what a mask shows", {}};
 }
 
-void add_key_map(Plan& plan, const AttentionProblem& problem, Step& attention,
-                 std::shared_ptr<const Kernel> kernel) {
+void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
+                 std::shared_ptr<const Kernel> kernel, std::size_t begin) {
   Step map = kernels::key_map.make_step(
-      {.problem = problem, .config = key_map_config(attention.config), .kernel = std::move(kernel)});
-  map.texts.map_part = {
-      .bytes = attention.texts.map.bytes(), .access = Access::write, .begin = plan.workspace.scratch_bytes};
-  attention.texts.map_part = map.texts.map_part;
-  attention.texts.map_part.access = Access::read;
+      {.problem = problem, .config = key_map_config(reader.config), .kernel = std::move(kernel)});
+  map.texts.map_part = {.bytes = reader.texts.map.bytes(), .access = Access::write, .begin = begin};
+  reader.texts.map_part = map.texts.map_part;
+  reader.texts.map_part.access = Access::read;
   plan.add(std::move(map));
-  attention.scratch.begin = plan.workspace.scratch_bytes;
 }
 
 }  // namespace fa2

@@ -1,5 +1,6 @@
 // The backward kernels on wgmma, fed by TMA.
 #include <generator/kernels/backward_sm90.h>
+#include <generator/kernels/key_map_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/rules.h>
@@ -106,6 +107,9 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   check_sums(spec, c.tile_n, rules);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
+  key_map_rules::check(spec.traits, c, rules);
+  rules.expect(c.key_map == 0 || !orders_sums(c), "key_map = 1 in {}: its turns count every query block",
+               kind_of(c).name());
   const bool splits = splits_gradients(spec.traits, c);
   const bool shares = cluster(spec.traits) > 1;
   if (shares) {
@@ -150,7 +154,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
                registers, shares.consumer);
 }
 
-std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
+std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch&) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int tile_n : {48, 64, 80, 96, 128}) {
@@ -164,7 +168,8 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
                            .warps = 8,
                            .stages = stages,
                            .pingpong = pingpong,
-                           .bulk_sums = bulk_sums});
+                           .bulk_sums = bulk_sums,
+                           .key_map = has_mask_text(traits) ? 1 : 0});
           }
         }
       }
@@ -245,13 +250,14 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   if (!loses_descriptors(problem)) configs.push_back(whole);
   if (is_small) configs.push_back(alternating(whole));
   configs.push_back(split);
+  if (id == KernelId::backward_sm90) key_map_rules::use_maps(problem, configs);
   return configs;
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma_rules::kMostColumns, 16},
                                  {"warps", 4, 12},          {"stages", 1, kMostStages},
                                  {"ctas_per_sm", 1, 1},     {"pingpong", 0, 2},
-                                 {"bulk_sums", 0, 1}};
+                                 {"bulk_sums", 0, 1},       {"key_map", 0, 1, 1, true}};
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
 KernelConfig conversion(const KernelConfig& config) {

@@ -1,7 +1,7 @@
 // The forward kernel on mma.sync, fed by cp.async.
 #include <generator/kernel_kind.h>
-#include <generator/kernels/forward_rules.h>
 #include <generator/kernels/heuristic_table.h>
+#include <generator/kernels/key_map_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/sequences.h>
@@ -30,7 +30,7 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
   mma_rules::check_tiles(spec.config, rules);
-  forward_rules::check_key_map(spec.traits, spec.config, rules);
+  key_map_rules::check(spec.traits, spec.config, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -109,7 +109,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
       line_for(table_of(traits, arch), table_length(p, with_mean_lengths(p).seqlen_q));
   std::stable_partition(configs.begin(), configs.end(),
                         [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
-  forward_rules::use_key_maps(p, configs);
+  key_map_rules::use_maps(p, configs);
   return configs;
 }
 

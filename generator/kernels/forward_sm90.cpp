@@ -1,6 +1,7 @@
 // The forward kernel on wgmma, fed by TMA.
 #include <generator/kernels/forward_rules.h>
 #include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/key_map_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/rules.h>
 #include <generator/sequences.h>
@@ -44,7 +45,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
                "skip_masked = 1 without a mask, window or chunk to skip by");
-  forward_rules::check_key_map(spec.traits, c, rules);
+  key_map_rules::check(spec.traits, c, rules);
   rules.expect(c.key_map == 0 || !splits_keys(c),
                "key_map = 1 with split keys: parts of tiles are counted without it");
   rules.expect(c.key_map == 0 || c.skip_masked == 0,

@@ -1,9 +1,9 @@
 // The configs of forward_sm90 by head dim, from sweeps on an H100 (docs/kernel-notes.md).
 #include <generator/head_packing.h>
-#include <generator/kernels/forward_rules.h>
 #include <generator/kernels/forward_sm90.h>
 #include <generator/kernels/forward_time.h>
 #include <generator/kernels/heuristic_table.h>
+#include <generator/kernels/key_map_rules.h>
 #include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -186,7 +186,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
     if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, whole))
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
-  forward_rules::use_key_maps(p, configs);
+  key_map_rules::use_maps(p, configs);
   return configs;
 }
 

@@ -1,14 +1,16 @@
 // The kernel that maps the KV blocks which the text of a mask shows.
 #include <generator/kernel_kind.h>
-#include <generator/kernels/forward_rules.h>
+#include <generator/kernels/key_map_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/rules.h>
 
 namespace fa2 {
 namespace {
 
-constexpr Tunable kTunables[] = {
-    {"tile_m", 16, kMostTile}, {"tile_n", 16, kMostTile, 16}, {"warps", 8, 8}, {"key_map", 1, 1}};
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
+                                 {"tile_n", 16, kMostTile, 16},
+                                 {"warps", 8, 8},
+                                 {"key_map", kMapOfQueries, kMapOfKeys}};
 
 /// Returns whether the kernel reads the trait: what says which pairs of a query and a key exist and are shown.
 bool reads(std::string_view trait) {
@@ -32,7 +34,7 @@ constexpr KernelKind kernels::key_map = {
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::key_map, .warps = 8, .key_map = 1},
     .check = [](const KernelSpec& spec,
-                BrokenRules& rules) { forward_rules::check_key_map(spec.traits, spec.config, rules); },
+                BrokenRules& rules) { key_map_rules::check(spec.traits, spec.config, rules); },
     .shared_bytes = [](const AttentionTraits&, const KernelConfig& config) { return 4 * config.warps; },
     .reads = reads,
 };

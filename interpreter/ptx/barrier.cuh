@@ -79,6 +79,10 @@ FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {
   return vote;
 }
 
+FA2_DEVICE int renewed_in_lane(int value) {
+  return value;
+}
+
 FA2_DEVICE u32 vote_ballot(bool predicate, Site site = {}) {
   u32 vote = predicate;
   const auto collect = [](Machine&, int, void* const* lanes, Site) {

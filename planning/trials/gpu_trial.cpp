@@ -60,14 +60,17 @@ Plan GpuTrial::plan_of(const KernelConfig& config) {
   Plan plan;
   if (!delta_) {
     Step step = forward_step(p, config, load(config), device_.sm_count);
-    if (config.key_map != 0) add_key_map(plan, p, step, load(key_map_config(config)));
+    if (config.key_map != 0) add_key_map(plan, p, step, load(key_map_config(config)), 0);
+    step.scratch.begin = plan.workspace.scratch_bytes;
     plan.add(std::move(step));
     return plan;
   }
   const bool accumulates_dq = sums_dq(pass_of(config));
   const BackwardScratch scratch = accumulates_dq ? scratch_for(p, config, device_.sm_count) : scratch_for(p);
+  Step step = backward_step(p, config, load(config), scratch);
+  if (config.key_map != 0) add_key_map(plan, p, step, load(key_map_config(config)), scratch.bytes(p));
   plan.add(backward_step(p, delta_config_, delta_, scratch));
-  plan.add(backward_step(p, config, load(config), scratch));
+  plan.add(std::move(step));
   if (accumulates_dq) {
     const KernelConfig conversion = conversion_of(config).config;
     plan.add(backward_step(p, conversion, load(conversion), scratch));
@@ -79,7 +82,7 @@ void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
   try {
     candidate.plan = plan_of(candidate.config);
-    candidate.measured = delta_ || candidate.config.key_map != 0 ? 1 : 0;
+    candidate.measured = (delta_ ? 1 : 0) + (candidate.config.key_map != 0 ? 1 : 0);
   } catch (const KernelRefused& error) {
     discard_source(error);
     throw Error(ErrorCode::compile, error.reason());

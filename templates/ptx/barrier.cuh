@@ -64,6 +64,14 @@ FA2_DEVICE u32 renewed(u32 value) {
   return same;
 }
 
+/// Returns `value`, of which the compiler does not know that it is the same. Values that follow from it are computed again instead
+/// of kept.
+FA2_DEVICE int renewed_in_lane(int value) {
+  int same;
+  asm volatile("mov.b32 %0, %1;" : "=r"(same) : "r"(value));
+  return same;
+}
+
 /// vote.sync.any: returns whether `predicate` is true in any lane of the warp; equal in all lanes.
 FA2_DEVICE bool vote_any(bool predicate) {
   u32 any;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/gpu_attention.h"
+#include "../support/gpu_backward.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -54,16 +54,18 @@ const std::vector<Case>& cases() {
        {.mod = [](double s, const At& at) { return s + 0.01 * static_cast<double>(at.key - at.query); },
         .mask = [](const At& at) { return at.key < 100 || at.key > 300; }}},
       {"a cap beside it",
-       {.mod = "return 3.0f * tanh(score / 3.0f);", .mask = "return (at.key / 128 + at.query / 128) % 2 == 0;"},
+       {.mod = "return 3.0f * tanh(score / 3.0f);",
+        .mask = "return (at.key / 128 + at.query / 128) % 2 == 0;"},
        {.mod = [](double s, const At&) { return 3 * std::tanh(s / 3); },
         .slope = [](double s, const At&) { return 1 - std::pow(std::tanh(s / 3), 2); },
         .mask = [](const At& at) { return (at.key / 128 + at.query / 128) % 2 == 0; }}}};
   return all;
 }
 
-AttentionProblem problem_of(std::size_t i, const ScoreTexts& texts) {
+AttentionProblem problem_of(std::size_t i, const ScoreTexts& texts, int head_dim = 64) {
   constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::none};
-  AttentionProblem p = grouped_problem(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], 64, 300, 411);
+  AttentionProblem p =
+      grouped_problem(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], head_dim, 300, 411);
   p.score_text = make_score_text(texts);
   if (i % 4 == 3) p.window_left = 200;
   return p;
@@ -98,10 +100,12 @@ TEST_CASE("key maps: forward_sm90 keeps the numerics contract") {
   const std::vector<std::string> configs = {
       "tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
       "tile_m=192,tile_n=80,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,speculative_max=1",
-      "tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=1,overlap=0,speculative_max=1"};
+      "tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=1,overlap=0,speculative_max="
+      "1"};
   for (std::size_t i = 0; i < cases().size() * 2; ++i)
-    expect_contract_with(cases()[i % cases().size()], i,
-                         "kernel=forward_sm90,key_map=1," + configs[(i + i / cases().size()) % configs.size()]);
+    expect_contract_with(
+        cases()[i % cases().size()], i,
+        "kernel=forward_sm90,key_map=1," + configs[(i + i / cases().size()) % configs.size()]);
 }
 
 TEST_CASE("key maps: packed sequences") {
@@ -122,6 +126,26 @@ TEST_CASE("key maps: packed sequences") {
   }
 }
 
+TEST_CASE("key maps: gradients with backward_sm90") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const std::vector<std::string> configs = {"tile_m=128,tile_n=64,warps=8,stages=2",
+                                            "tile_m=64,tile_n=64,warps=8,stages=2",
+                                            "tile_m=128,tile_n=64,warps=8,stages=3,pingpong=2,bulk_sums=1"};
+  for (std::size_t i = 0; i < cases().size() * 2; ++i) {
+    const Case& of = cases()[i % cases().size()];
+    const std::size_t c = (i + i / cases().size()) % configs.size();
+    GuardedBackward call(problem_of(i, of.texts, c == 2 ? 64 : 128));
+    call.forward.functions = of.functions;
+    call.upload();
+    Context context(pinning(parse_config("kernel=backward_sm90,key_map=1," + configs[c])));
+    context.attention_backward(call.forward.problem, call.args());
+    INFO(of.name);
+    INFO(configs[c]);
+    CHECK(call.complaints() == "");
+  }
+}
+
 TEST_CASE("key maps: the heuristic uses them for many queries, and explains it") {
   if (nvrtc_missing()) return;
   Context context(untuned());
@@ -131,6 +155,11 @@ TEST_CASE("key maps: the heuristic uses them for many queries, and explains it")
   CHECK(explanation.kernels[0].config.kernel == KernelId::key_map);
   CHECK(explanation.kernels[1].config.key_map == 1);
   CHECK(explanation.kernels[0].config.tile_n == explanation.kernels[1].config.tile_n);
+  explanation = context.explain_backward(p, "sm_90a", {});
+  CHECK(explanation.kernels[0].config.key_map == 2);
+  CHECK(context.explain_backward(p, "sm_90a", {.determinism = Determinism::bitwise})
+            .kernels[0]
+            .config.key_map == 0);
   p.seqlen_q = 1;
   CHECK(context.explain(p, "sm_90a").kernels.size() == 1);
 }

@@ -111,7 +111,8 @@ struct ScoreGradients {
       dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
       subtract_delta(gradients);
     }
-    score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col(), shows_all());
+    score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
+    hide_by_text(scores);
     hide(scores, -ptx::infinity());
     hide(gradients, 0.0f);
     exponentiate(scores);
@@ -122,7 +123,8 @@ struct ScoreGradients {
   /// First half unless needs_scores: replaces raw scores by P. Dropped probabilities become negative.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
-    score_mod.template apply<kTile>(scores, first_row, first_col(), shows_all());
+    score_mod.template apply<kTile>(scores, first_row, first_col());
+    hide_by_text(scores);
     hide(scores, -ptx::infinity());
     exponentiate(scores);
     dropout.template mark<kTile>(scores, first_row, first_col());
@@ -133,7 +135,8 @@ struct ScoreGradients {
   FA2_DEVICE void to_probabilities_and_weights(AccumulatorTile<kM, kN>& scores,
                                                AccumulatorTile<kM, kN>& weights) const {
     for_each_score(weights, [](float& weight) { weight = 1.0f; });
-    score_mod.template apply_with_gradients<kTile>(scores, weights, first_row, first_col(), shows_all());
+    score_mod.template apply_with_gradients<kTile>(scores, weights, first_row, first_col());
+    hide_by_text(scores);
     hide(scores, -ptx::infinity());
     exponentiate(scores);
     multiply(scores, weights);
@@ -165,7 +168,11 @@ struct ScoreGradients {
 
  private:
   FA2_DEVICE int first_col() const { return n * Config::tile_n; }
-  FA2_DEVICE bool shows_all() const { return blocks.shows_all(n); }
+
+  template <int kM, int kN>
+  FA2_DEVICE void hide_by_text(AccumulatorTile<kM, kN>& scores) const {
+    score_mod.template hide<kTile>(scores, first_row, first_col(), blocks.shows_all(n));
+  }
 
   template <int kM, int kN>
   FA2_DEVICE void subtract_delta(AccumulatorTile<kM, kN>& gradients) const {

@@ -29,6 +29,9 @@ struct KeyBlocks : KeyMapRow<Config> {
   /// Returns the block to visit after block `n`; begin - 1 after the last.
   FA2_DEVICE int below(int n) const { return Map::below(n, begin); }
 
+  /// Returns how many blocks are visited.
+  FA2_DEVICE int count() const { return Map::count(begin, end); }
+
   FA2_DEVICE bool is_empty() const { return end <= begin; }
   /// Returns the blocks of this range that lie in [first, last).
   FA2_DEVICE KeyBlocks within(int first, int last) const {

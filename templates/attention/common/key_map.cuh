@@ -8,6 +8,9 @@
 
 namespace fa2 {
 
+/// Values of Config::key_map in the kernel that makes a map: what its rows are.
+constexpr int kMapOfQueries = 1, kMapOfKeys = 2;
+
 /// The bits of one tile in a map.
 struct KeyMapWords {
   const int* seen;
@@ -33,6 +36,8 @@ struct KeyMapRow {
   FA2_DEVICE int below(int n, int) const { return n - 1; }
   /// Returns whether the text shows every key of block `n`.
   FA2_DEVICE bool shows_all(int) const { return false; }
+  /// Returns how many of the blocks [begin, end) are visited.
+  FA2_DEVICE int count(int begin, int end) const { return end - begin; }
 };
 template <class Config>
 struct KeyMapRow<Config, true> {
@@ -53,6 +58,12 @@ struct KeyMapRow<Config, true> {
   }
   FA2_DEVICE bool shows_all(int n) const {
     return ptx::shfl_idx(static_cast<int>(word_at(words.whole, n / 32) >> (n % 32) & 1), 0) != 0;
+  }
+
+  FA2_DEVICE int count(int begin, int end) const {
+    int blocks = 0;  // no block outside has a bit
+    for (int word = begin / 32; 32 * word < end; ++word) blocks += ptx::popc(word_at(words.seen, word));
+    return ptx::shfl_idx(blocks, 0);
   }
 
  private:

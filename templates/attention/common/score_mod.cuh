@@ -44,9 +44,8 @@ struct ScorePositions {
     const int heads = params.heads_q * params.packing.heads;
     const int head = ptx::position_in(query_head<Config>(params, at, row), heads);
     const int query = ptx::position_in(row_map_of<Config>(params).query(row), shape.seqlen_q);
-    return [this, head, query](int key) {
-      return score::Position{at.batch,       head,          query, ptx::position_in(key, shape.seqlen_k),
-                             shape.seqlen_q, shape.seqlen_k};
+    return [batch = at.batch, head, query, queries = shape.seqlen_q, keys = shape.seqlen_k](int key) {
+      return score::Position{batch, head, query, ptx::position_in(key, keys), queries, keys};
     };
   }
 };
@@ -105,20 +104,40 @@ struct ScoreMod {
   }
 
   /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
-  /// negative, unscaled scores are negated, so that the maximum stays the maximum. Hides what the text of a mask does not show,
-  /// unless it `shows_all`.
+  /// negative, unscaled scores are negated, so that the maximum stays the maximum. hide() follows.
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
-  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col, bool shows_all) const {
+  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
     if constexpr (Config::softcap) softcap().apply(scores);
     scale_and_bias<kTile>(scores, first_row, first_col);
-    modify_and_hide<kTile>(scores, first_row, first_col, shows_all);
+    if constexpr (modifies)
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const Position& position) { s = modified(s, position); });
+  }
+
+  /// Sets the scores that the text of a mask does not show to -inf, unless it `shows_all`.
+  template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
+  FA2_DEVICE void hide(AccumulatorTile<kM, kN>& scores, int first_row, int first_col, bool shows_all) const {
+    if (!hides || shows_all) return;
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        // New for each group, else the compiler evaluates parts of the text for all at once, which takes registers.
+        const int lane_col = ptx::renewed_in_lane(first_col + 8 * n + fragment_col());
+        FA2_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int row = first_row + 16 * m + i / 2 * 8 + fragment_row();
+          if (!text.mask(position_of<kTile>(row, lane_col + i % 2))) scores.value[m][n][i] = -ptx::infinity();
+        }
+      }
+    }
   }
 
   /// Modifies the scores like apply(). Multiplies gradients with respect to modified scores by d modified / d
   /// score, where `score` is scaled.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void apply_with_gradients(AccumulatorTile<kM, kN>& scores, AccumulatorTile<kM, kN>& gradients,
-                                       int first_row, int first_col, bool shows_all) const {
+                                       int first_row, int first_col) const {
     if constexpr (Config::softcap) {
       softcap().apply(scores);
       softcap().apply_derivative(scores, gradients);
@@ -130,20 +149,15 @@ struct ScoreMod {
                                [&](float& s, const Position& position) { s = derivative(s, position); });
       for_each_pair(gradients, derivatives, [](float& gradient, float factor) { gradient *= factor; });
     }
-    modify_and_hide<kTile>(scores, first_row, first_col, shows_all);
-  }
-
- private:
-  template <ScoreTile kTile, int kM, int kN>
-  FA2_DEVICE void modify_and_hide(AccumulatorTile<kM, kN>& scores, int first_row, int first_col,
-                                  bool shows_all) const {
     if constexpr (modifies)
       for_each_position<kTile>(scores, first_row, first_col,
                                [&](float& s, const Position& position) { s = modified(s, position); });
-    if (!hides || shows_all) return;
-    for_each_position<kTile>(scores, first_row, first_col, [&](float& s, const Position& position) {
-      if (!text.mask(position)) s = -ptx::infinity();
-    });
+  }
+
+ private:
+  template <ScoreTile kTile>
+  FA2_DEVICE Position position_of(int row, int col) const {
+    return kTile == ScoreTile::queries_by_keys ? positions().in_row(row)(col) : positions().in_row(col)(row);
   }
 
   template <ScoreTile kTile, int kM, int kN>
@@ -164,13 +178,7 @@ struct ScoreMod {
                                     const F& f) const {
     const int lane_col = first_col + fragment_col();
     for_each_score(scores, first_row, [&](int row) {
-      return [=](float& s, int col) {
-        if constexpr (kTile == ScoreTile::queries_by_keys) {
-          f(s, positions().in_row(row)(lane_col + col));
-        } else {
-          f(s, positions().in_row(lane_col + col)(row));
-        }
-      };
+      return [=](float& s, int col) { f(s, position_of<kTile>(row, lane_col + col)); };
     });
   }
 };
@@ -204,10 +212,9 @@ struct Exponents {
         return of(s, ptx::fma_rn(rise, static_cast<float>(col), start));
       };
     } else if constexpr (fused && ScoreMod<Config>::only_adds) {
-      const ScorePositions<Config> positions = mod.positions();
-      const int row = first_row + 16 * m + 8 * half + fragment_row();
-      return [this, offset, positions, row](float s, int col) {
-        return of(s, ptx::fma_rn(mod.text.bias(positions.in_row(row)(first_col + col)), mod.kLog2E, offset));
+      const auto position = mod.positions().in_row(first_row + 16 * m + 8 * half + fragment_row());
+      return [this, offset, position](float s, int col) {
+        return of(s, ptx::fma_rn(mod.text.bias(position(first_col + col)), mod.kLog2E, offset));
       };
     } else {
       return [this, offset](float s, int) { return of(s, offset); };

@@ -9,6 +9,7 @@ namespace fa2::score {
 /// The texts of fa2/score_text.h.
 struct Text {
   static constexpr bool has_bias = false, has_mod = false, has_mask = false;
+  static constexpr bool mask_reads_head = false;
 
   const ScoreCaptures& captures;
 

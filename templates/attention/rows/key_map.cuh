@@ -1,7 +1,8 @@
-// The kernel that finds out which KV blocks the text of a mask shows to a tile of queries (common/key_map.cuh). It evaluates the text
-// for each pair of a query and a key that the problem's mask, windows and chunks show, until a block is known to be shown in part.
+// The kernel that finds out which blocks of columns the text of a mask shows to a tile of rows (common/key_map.cuh). Rows are queries
+// and columns keys, or for gradients of keys the other way round. It evaluates the text for each pair that the problem's mask,
+// windows and chunks show, until a block is known to be shown in part.
 //
-// Launch: one thread block per eight KV blocks of a tile, and one warp per KV block.
+// Launch: one thread block per eight blocks of columns of a tile, and one warp per block of columns.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
@@ -10,37 +11,86 @@
 
 namespace fa2 {
 
-/// Whether a text shows some pair of a tile and a KV block, and whether it shows all.
+/// Whether a text shows some pair of a tile and a block of columns, and whether it shows all.
 struct Shown {
   bool any = false;
   bool all = true;
 
+  FA2_DEVICE void add(bool is_shown) {
+    any |= is_shown;
+    all &= is_shown;
+  }
   FA2_DEVICE bool is_part() const { return ptx::vote_any(any) && ptx::vote_any(!all); }
 };
 
-/// Evaluates the text for one KV block, by one warp. Each lane sees its own keys.
+/// Rows of queries, in the order of a forward's tiles, and columns of keys.
+template <class Config>
+struct QueryRowsOfMap {
+  const Mask<Config>& mask;
+  const ScorePositions<Config>& positions;
+
+  FA2_DEVICE int rows() const { return mask.rows(); }
+  FA2_DEVICE int cols() const { return mask.shape.seqlen_k; }
+  FA2_DEVICE bool sees(int row, int col) const {
+    return row_map_of<Config>(positions.params).is_filled(row) && col >= mask.visible_begin(row) &&
+           col < mask.visible_end(row);
+  }
+  FA2_DEVICE score::Position position(int row, int col) const { return positions.in_row(row)(col); }
+};
+
+/// Rows of keys and columns of queries.
+template <class Config>
+struct KeyRowsOfMap {
+  const Mask<Config>& mask;
+  const ScorePositions<Config>& positions;
+
+  FA2_DEVICE int rows() const { return mask.shape.seqlen_k; }
+  FA2_DEVICE int cols() const { return mask.shape.seqlen_q; }
+  FA2_DEVICE bool sees(int row, int col) const {
+    return row >= mask.visible_begin(col) && row < mask.visible_end(col);
+  }
+  FA2_DEVICE score::Position position(int row, int col) const { return positions.in_row(col)(row); }
+};
+
+/// Evaluates the text for a tile's rows and a block of columns, by one warp. Each lane has its own columns.
+template <class Config, class Rows>
+FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_col,
+                          Shown& shown) {
+  constexpr int kRowsBetweenVotes = 16;
+  const int row_end = first_row + Config::tile_m < rows.rows() ? first_row + Config::tile_m : rows.rows();
+  for (int c = 0; c < Config::tile_n; c += 32) {
+    const int col = first_col + c + ptx::lane_index();
+    const bool exists = c + ptx::lane_index() < Config::tile_n && col < rows.cols();
+    for (int first = first_row; first < row_end; first += kRowsBetweenVotes) {
+      FA2_UNROLL_BY(8)
+      for (int i = 0; i < kRowsBetweenVotes; ++i) {
+        const int row = first + i;
+        if (exists && row < row_end && rows.sees(row, col)) shown.add(text.mask(rows.position(row, col)));
+      }
+      if (shown.is_part()) return;
+    }
+  }
+}
+
+/// Returns what the text shows of a block of columns to a tile.
 template <class Config>
 FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>& mask,
                                const TileCoordinates& at, int block) {
-  constexpr int kRowsBetweenVotes = 8;
-  const ScorePositions<Config> positions{params, mask.shape, at};
   const score::Text text{params};
-  const int first_row = at.q_tile * Config::tile_m, first_key = block * Config::tile_n;
+  const int first_row = at.q_tile * Config::tile_m, first_col = block * Config::tile_n;
   Shown shown;
-  FA2_NO_UNROLL
-  for (int row = first_row; row < first_row + Config::tile_m && row < mask.rows(); ++row) {
-    if (!row_map_of<Config>(params).is_filled(row)) continue;
-    const auto position = positions.in_row(row);
-    const int begin = mask.visible_begin(row), end = mask.visible_end(row);
-    FA2_UNROLL
-    for (int col = 0; col < Config::tile_n; col += 32) {
-      const int key = first_key + col + ptx::lane_index();
-      if (col + ptx::lane_index() >= Config::tile_n || key < begin || key >= end) continue;
-      const bool is_shown = text.mask(position(key));
-      shown.any |= is_shown;
-      shown.all &= is_shown;
+  if constexpr (Config::key_map == kMapOfQueries) {
+    const ScorePositions<Config> positions{params, mask.shape, at};
+    add_shown<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+  } else {
+    // Each query head of the key/value head may see others.
+    const int group = params.queries_per_kv;
+    for (int i = 0; i < group && !shown.is_part(); ++i) {
+      const TileCoordinates of_head{at.q_tile, at.head * group + i, at.batch};
+      const ScorePositions<Config> positions{params, mask.shape, of_head};
+      add_shown<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+      if (!score::Text::mask_reads_head) break;
     }
-    if (row % kRowsBetweenVotes == kRowsBetweenVotes - 1 && shown.is_part()) break;
   }
   return {ptx::vote_any(shown.any), !ptx::vote_any(!shown.all)};
 }
@@ -49,16 +99,14 @@ FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>
 template <class Config, class Params>
 FA2_DEVICE void make_key_map(const Params& params) {
   constexpr int kBlocks = 8;  // a bit each
-  static_assert(Config::warps == kBlocks, "a warp per KV block");
+  static_assert(Config::warps == kBlocks, "a warp per block of columns");
   const KeyMapParams& map = params.key_map;
   const int bytes = 4 * map.words, number = static_cast<int>(ptx::block_index());
   const int byte = number % bytes, tile = number / bytes % map.tiles, entry = number / bytes / map.tiles;
   const TileCoordinates at{tile, entry % map.heads, entry / map.heads};
   const Mask<Config> mask = mask_of<Config>(params, shape_of<Config>(params, at.batch));
-  const KeyBlocks<Config> blocks = key_blocks_of_lane(mask, tile * Config::tile_m, Config::tile_m);
-  const int warp = ptx::warp_index(), block = kBlocks * byte + warp;
-  Shown shown{false, false};
-  if (block >= blocks.begin && block < blocks.end) shown = shown_to_tile(params, mask, at, block);
+  const int warp = ptx::warp_index();
+  const Shown shown = shown_to_tile(params, mask, at, kBlocks * byte + warp);
   const SharedAddress shared = ptx::dynamic_shared();
   if (ptx::lane_index() == 0)
     ptx::st_shared_u32(shared + 4 * static_cast<u32>(warp), (shown.any ? 1 : 0) | (shown.all ? 2 : 0));

@@ -101,6 +101,7 @@ template <class Config>
 FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
   start_backward_pipeline<Config>(shared);
+  if constexpr (QueryBlocks<Config>::has_map) ptx::wait_for_launches_before();  // one of them makes the map
   const KeyWork<Config> work = key_work_of<Config>(params.backward, tile_number<Config>());
   if (params.backward.parts.value > 1 && block_of_tile<Config>() == 0)
     GradientPart<Config>::of(params.backward, tile_number<Config>())

@@ -93,9 +93,7 @@ struct KeyWork {
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
   FA2_DEVICE int steps() const { return part.end - part.begin; }
   /// Returns the steps of all the tile's parts.
-  FA2_DEVICE int tile_steps() const {
-    return !at.exist() || blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group;
-  }
+  FA2_DEVICE int tile_steps() const { return !at.exist() || blocks.is_empty() ? 0 : blocks.count() * group; }
 };
 
 /// Returns the work of a tile_number(). A launch may have more than packed sequences have tiles, or a tile
@@ -107,7 +105,8 @@ FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 tile) {
   const TileCoordinates at = number.tile >= tiles.count() ? kNoTile : tiles.at(number.tile);
   const QueriesOfKeys<Config> queries{
       mask_of<Config>(params.attention, uniform_shape_of<Config>(params.attention, at.batch))};
-  const QueryBlocks<Config> blocks = key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m);
+  QueryBlocks<Config> blocks = key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m);
+  if (at.exist()) set_map(blocks, params.attention, at);
   KeyWork<Config> work{at, queries, blocks, params.attention.queries_per_kv, {}};
   work.part = PartSteps::of(params, number.part, work.tile_steps());
   return work;
@@ -125,13 +124,22 @@ struct QueryStep {
     const QueryStep step{work.at.head * work.group, work.blocks.end - 1};
     if (work.part.begin == 0) return step;
     const int blocks = ptx::shfl_idx(work.part.begin / work.group, 0);
-    return {step.head + work.part.begin - blocks * work.group, step.n - blocks};
+    int n = step.n - blocks;
+    if constexpr (QueryBlocks<Config>::has_map) {
+      n = step.n;
+      for (int i = 0; i < blocks; ++i) n = work.blocks.below(n);
+    }
+    return {step.head + work.part.begin - blocks * work.group, n};
   }
   template <class Config>
   FA2_DEVICE void advance(const KeyWork<Config>& work) {
     const bool ends = ++head == (work.at.head + 1) * work.group;
     head -= ends ? work.group : 0;
-    n -= ends;
+    if constexpr (QueryBlocks<Config>::has_map) {
+      if (ends) n = work.blocks.below(n);
+    } else {
+      n -= ends;
+    }
   }
 };
 

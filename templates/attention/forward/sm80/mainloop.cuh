@@ -61,7 +61,8 @@ struct MainloopSm80 {
       products.add_scores(scores, q, ring.keys());
       ring.await_values(n);
       descales.scale_scores(scores);
-      score_mod.apply(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
+      score_mod.apply(scores, first_row, n * Config::tile_n);
+      score_mod.hide(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
       blocks.hide_keys(mask, scores, first_row, n);
       largest.add(scores);
       if (softmax.step(scores)) softmax.rescale(output);

@@ -246,7 +246,8 @@ struct MainloopSm90 {
 
   /// Modifies the scores of block `n`, and hides what the mask does not show.
   FA2_DEVICE void modify(int n, const Blocks& blocks) {
-    score_mod.apply(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
+    score_mod.apply(scores, first_row, n * Config::tile_n);
+    score_mod.hide(scores, first_row, n * Config::tile_n, blocks.shows_all(n));
     blocks.hide_keys(mask, scores, first_row, n);
   }
 

@@ -129,7 +129,8 @@ struct WideConsumer {
       hold(scores);
       if constexpr (!Config::values_in_keys) ring.consumer_release(keys);
       descales.scale_scores(scores);
-      score_mod.apply(scores, first_row, n * Config::tile_n, false);
+      score_mod.apply(scores, first_row, n * Config::tile_n);
+      score_mod.hide(scores, first_row, n * Config::tile_n, false);
       blocks.hide_keys(mask, scores, first_row, n);
       largest.add(scores);
       const bool rises = softmax.step(scores);
