@@ -26,7 +26,7 @@ from ._flex import AuxOutput, AuxRequest, flex_attention
 from ._machine import machine, precompile, precompile_requests
 from ._padding import pad_head_dim
 from ._score_trace import Table
-from ._scores import ScoreText
+from ._scores import ScoreText, score_text
 
 __all__ = [
     "AuxOutput",
@@ -57,6 +57,7 @@ __all__ = [
     "pad_head_dim",
     "precompile",
     "precompile_requests",
+    "score_text",
     "tune",
 ]
 

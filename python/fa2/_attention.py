@@ -272,7 +272,7 @@ def _on_backend(function: str, q: Any, k: Any, v: Any, given: Any, backward: boo
             known["max_logits"] = _new_max_logits(tensors[0], known["cu_seqlens_q"])
         options = _as_options(known)
         texts = [known[name] for name in ("score_mod", "mask_mod", "bias")]
-        if texts != [None] * 3:
+        if any(x is not None for x in texts):
             options = with_texts(options, q, *texts)
         json_text: str = getattr(_find_backend(q), function)(*tensors, options, gradients, *others)
         return json_text

@@ -8,7 +8,6 @@ from typing import Any
 
 from . import _core
 from ._score_memo import is_of
-from ._score_trace import Table
 from ._scores import ScoreText
 
 #: mask_mod(batch, head, query, key), or a text of it.
@@ -117,6 +116,8 @@ def mask_of(block_mask: Any, q: Any, k: Any) -> Mask | None:
         raise _core.InvalidType(f"block_mask = {type(block_mask).__name__}, must be a BlockMask of fa2 or PyTorch: {do}")
     if min(block_mask.BLOCK_SIZE) >= _NO_BLOCKS:
         return None
+    if is_of("torch", block_mask.mask_mod, "_sliced_mask_mod_error"):
+        raise _core.InvalidRequest("block_mask.mask_mod = that of a slice, must be set: assign one with the slice's offset, and seq_lengths")
     _check_sizes(block_mask, q, k)
     return _of_blocks(block_mask)
 
@@ -139,15 +140,15 @@ def _of_blocks(block_mask: Any) -> Mask:
     Its blocks may say more than its mask_mod: those of from_kv_blocks() and of slices do. No attribute tells these from others.
     """
     mask_mod = block_mask.mask_mod
-    if getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error":
-        raise _core.InvalidRequest("block_mask.mask_mod = that of a slice, must be set: assign one with the slice's offset")
-    blocks = Table(_table_of(block_mask))
+    blocks = _table_of(block_mask)
     shows_all = mask_mod is None or mask_mod is noop_mask or is_of("torch", mask_mod, "noop_mask")
     has_batches, has_heads = blocks.shape[0] > 1, blocks.shape[1] > 1
+    blocks = blocks[slice(None) if has_batches else 0, slice(None) if has_heads else 0]
     rows, columns = block_mask.BLOCK_SIZE
 
     def block_mask_mod(batch: Any, head: Any, query: Any, key: Any) -> Any:
-        block = blocks[batch if has_batches else 0, head if has_heads else 0, query // rows, key // columns]
+        copies = (*((batch,) if has_batches else ()), *((head,) if has_heads else ()))
+        block = blocks[(*copies, query // rows, key // columns)]
         if shows_all:
             return block != _HIDDEN
         return (block == _FULL) | ((block == _PARTIAL) & mask_mod(batch, head, query, key))

@@ -9,7 +9,7 @@ import torch
 from . import _scores
 
 read: Any
-_REASON = "fa2 traces score_mod, mask_mod and bias itself: pass each as fa2.ScoreText for one graph"
+_REASON = "fa2 traces score_mod, mask_mod and bias itself: for one graph, pass what fa2.score_text() makes of each before"
 
 try:
     read = torch.compiler.disable(_scores.read, reason=_REASON)  # type: ignore[no-untyped-call, unused-ignore]

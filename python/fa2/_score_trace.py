@@ -42,9 +42,13 @@ class Capture:
 
 
 class Captures:
-    """The tensors that the functions of one call read. The same elements in the same shape are one capture."""
+    """The tensors that the functions of one call read. The same elements in the same shape are one capture.
 
-    def __init__(self) -> None:
+    prefix: what their names in texts begin with.
+    """
+
+    def __init__(self, prefix: str = "c") -> None:
+        self._prefix = prefix
         self._known: dict[Any, Capture] = {}
 
     def __iter__(self) -> Iterator[Capture]:
@@ -56,7 +60,7 @@ class Captures:
     def add(self, source: Source) -> Capture:
         known = self._known.get(source.key)
         if known is None:
-            known = Capture(f"c{len(self)}", source.tensor, len(source.tensor.shape), source.dtype)
+            known = Capture(f"{self._prefix}{len(self)}", source.tensor, len(source.tensor.shape), source.dtype)
             self._known[source.key] = known
         return known
 

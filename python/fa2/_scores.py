@@ -71,7 +71,9 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
         return _Function((given.text, given.file, given.line), dict(given.captures))
     if not callable(given):
         do = "pass a function, or fa2.ScoreText(...) of C++"
-        if hasattr(given, "shape"):
+        if hasattr(given, "mask_mod"):
+            do = "pass its mask_mod, or call fa2.flex_attention()"
+        elif hasattr(given, "shape"):
             do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k]"
         raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be a function or a ScoreText: {do}")
     return _of_trace(_TRACES[name](given, captures))
@@ -116,6 +118,23 @@ def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts
         return *_read_all(*arguments, may_cap), eager_calls() != before
 
     return remembered(arguments, may_cap, make)
+
+
+def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None) -> ScoreText:
+    """Returns the text of one function, which takes its place as an argument.
+
+    fa2 calls functions before each attention, where torch.compile must break the graph. Texts need no such call. The text
+    stays as it is when numbers or names that the function sees change.
+    """
+    given = {"score_mod": score_mod, "mask_mod": mask_mod, "bias": bias}
+    functions = {name: x for name, x in given.items() if x is not None}
+    if len(functions) != 1 or any(isinstance(x, ScoreText) for x in functions.values()):
+        raise _core.InvalidRequest(f"score_text() = of {', '.join(functions) or 'nothing'}, must be of one function: call it for each")
+    ((name, function),) = functions.items()
+    read = _read(name, function, Captures(f"{name[0]}_"))
+    assert read.text is not None
+    text, file, line = read.text
+    return ScoreText(text, read.captures, file, line)
 
 
 def _joined(functions: Iterable[_Function]) -> dict[str, Any]:
@@ -166,7 +185,8 @@ def require_no_gradients(captures: Sequence[Any], names: Sequence[str] = ()) -> 
     for place, x in enumerate(captures):
         if getattr(x, "requires_grad", False):
             name = names[place] if names else place
-            raise _core.InvalidRequest(f"captures.{name}.requires_grad = True, must be False: captures have no gradients yet, so pass its detach()")
+            given = f"captures.{name}.requires_grad = True, with shape {tuple(x.shape)}"
+            raise _core.InvalidRequest(f"{given}, must be False: captures have no gradients yet, so pass its detach()")
 
 
 def as_tensors(captures: Iterable[Any]) -> list[Any]:

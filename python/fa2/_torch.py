@@ -25,7 +25,7 @@ class _Attention(torch.autograd.Function):
     ) -> Any:
         ctx.set_materialize_grads(False)
         out, lse = run_forward(q, k, v, None, True, options)
-        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.save_for_backward(q, k, v, out, lse, *(_captured(options) if options[CAPTURES] else ()))
         ctx.deterministic = deterministic
         ctx.options = options
         return (out, lse) if return_lse else out
@@ -33,10 +33,15 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, d_out: Any, d_lse: Any = None) -> Any:
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, out, lse, *_ = ctx.saved_tensors  # which raises if a capture has changed
         wanted = ctx.needs_input_grad[3:]
         made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, Options._make(ctx.options))
         return (None, None, None, *made)
+
+
+def _captured(options: Any) -> list[Any]:
+    """Returns the tensors among the options' captures."""
+    return [x for x in options[CAPTURES] if isinstance(x, torch.Tensor)]
 
 
 #: _Attention.apply() without its search for transforms: callers have made sure that there are none.

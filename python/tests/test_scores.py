@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -125,6 +124,17 @@ def test_what_functions_become() -> None:
     assert list(texts(score_mod=CASES["old_mask"]["score_mod"], mask_mod=lambda b, h, q, k: k > 0)) == ["score_mod", "mask_mod"]
 
 
+def test_functions_as_texts() -> None:
+    case = CASES["all"]
+    texts = {name: fa2.score_text(**{name: function}) for name, function in case.items()}
+    out = fa2.attention(*qkv(), **texts)  # captures of three texts have different names
+    assert score_reference.error(out, score_reference.attention(*qkv(), **case)[0]) < 2e-3
+    with pytest.raises(fa2.InvalidRequest, match=r"score_text\(\) = of bias, mask_mod, must|of mask_mod, bias, must be of one function"):
+        fa2.score_text(bias=case["bias"], mask_mod=case["mask_mod"])
+    with pytest.raises(fa2.InvalidRequest, match="of nothing, must be of one function"):
+        fa2.score_text()
+
+
 OFFSET = 1.0
 
 
@@ -209,20 +219,6 @@ def test_layout_causal_and_max_logits_go_with_functions() -> None:
     assert plain.shape == out.shape
 
 
-def test_numpy() -> None:
-    q, k, v = (x.numpy() for x in qkv())
-    table = fa2.Table(TABLE.numpy())
-    slopes = SLOPES.numpy()
-    found = fa2.attention(q, k, v, bias=lambda b, h, q, k: table[h, q - k])
-    expected = score_reference.attention(*qkv(), bias=lambda b, h, q, k: TABLE[h, q - k])[0]
-    assert isinstance(found, numpy.ndarray)
-    assert score_reference.error(torch.from_numpy(found), expected) < 2e-3
-    text = fa2.ScoreText("return score * slopes(at.head);", {"slopes": slopes.astype(numpy.float16)})
-    found = fa2.attention(q, k, v, score_mod=text)
-    expected = score_reference.attention(*qkv(), score_mod=lambda s, b, h, q, k: s * SLOPES.half()[h])[0]
-    assert score_reference.error(torch.from_numpy(found), expected) < 2e-3
-
-
 def test_explain_names_the_texts() -> None:
     plain, found = fa2.explain(*qkv()), fa2.explain(*qkv(), **CASES["all"])
     assert set(found["texts"]) == {"bias", "score_mod", "mask_mod"}
@@ -231,6 +227,8 @@ def test_explain_names_the_texts() -> None:
     assert plain["kernels"][0]["key"] != found["kernels"][0]["key"]
     backward = fa2.explain(*qkv(), bias=CASES["table"]["bias"], backward=True)
     assert "bias" in backward["texts"]
+    with pytest.raises(fa2.Unavailable):
+        fa2.tune(*qkv(), **CASES["all"])
 
 
 # ---- operators and torch.compile ----
@@ -288,7 +286,7 @@ def refused(pattern: str, kind: type[Exception] = fa2.InvalidRequest, **argument
 
 def test_errors() -> None:
     parameter = torch.ones(KEYS, requires_grad=True)
-    refused(r"captures\.c0\.requires_grad = True, must be False: captures have no gradients yet", bias=lambda b, h, q, k: parameter[k])
+    refused(r"captures\.c0\.requires_grad = True, with shape \(40,\), must be False: captures have no gradients yet", bias=lambda b, h, q, k: parameter[k])
     with torch.no_grad():
         fa2.attention(*qkv(), bias=lambda b, h, q, k: parameter[k])
     double = torch.ones(KEYS, dtype=torch.float64)
@@ -309,6 +307,15 @@ def test_errors() -> None:
     with pytest.raises(fa2.InvalidRequest, match="captured tensors = 9, must be at most 8"):
         tables = [torch.ones(KEYS) for _ in range(9)]
         fa2.attention(*qkv(), bias=lambda b, h, q, k: sum(table[k] for table in tables))
+
+
+def test_a_capture_must_not_change_before_the_backward() -> None:
+    table = TABLE.clone()
+    tensors = qkv(grad=True)
+    out = fa2.attention(*tensors, bias=lambda b, h, q, k: table[h, q - k] * 0.5)
+    table.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
 
 
 def test_a_call_keeps_no_references() -> None:

@@ -14,6 +14,8 @@ fa2.attention(q, q, q, is_causal=True)  # wrong
 fa2.attention(q, q, q, layout="sbhd")  # wrong
 fa2.attention(q, q, q, softmax_scale="1")  # wrong
 fa2.attention(q, q, q, max_seqlen_q=1.5)  # wrong
+fa2.attention(q, q, q, bias=q)  # wrong
+fa2.attention(q, q, q, mask_mod=lambda h, q, k: True)  # wrong
 fa2.attention(q, None, q)  # wrong
 fa2.attention(q, [q], q)  # wrong
 fa2.attention(q, q)  # wrong
@@ -31,6 +33,7 @@ fa2.pad_head_dim(None)  # wrong
 fa2.pad_head_dim(q, "16")  # wrong
 
 fa2.attention(q, q, q, causal="top_left", window_size=(16, -1), layout="bhsd").astype(np.float32)
+fa2.attention(q, q, q, score_mod=lambda s, b, h, q, k: s * 2, mask_mod=fa2.ScoreText("return true;"))
 array, sums = fa2.attention(q, q, q, return_lse=True)
 array.astype(np.float32), sums.shape
 fa2.attention(q, q, q, return_lse=bool(array.size))
