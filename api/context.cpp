@@ -13,6 +13,7 @@
 #include <operation/rules/validate.h>
 #include <planning/backward.h>
 #include <planning/forward.h>
+#include <planning/key_map.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 #include <runtime/pack.h>
@@ -191,6 +192,7 @@ std::shared_ptr<const Plan> Context::Impl::completed(Plan plan, const Device& gp
       step.context_counters = counters.get(
           {gpu.ordinal, words}, [&] { return std::make_shared<LaunchCounters>(counter_sizes(words)); });
   }
+  make_constant_maps(plan);
   if (plan.workspace.scratch_bytes > 0)
     plan.scratch = scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
   log_plan(what, plan.explanation);

@@ -1,15 +1,16 @@
-// What of a position the text of a mask reads.
+// What the text of a mask reads.
 #pragma once
 
 #include <fa2/score_text.h>
 
 namespace fa2 {
 
-/// Which coordinates may decide whether a key is seen, apart from query and key. Found in the text, so it may say yes of a coordinate
-/// that does not matter, never no of one that does.
+/// What may decide whether a key is seen, apart from query and key. Found in the text, so it may say yes of something that does not
+/// matter, never no of something that does.
 struct MaskReads {
   bool batch = true;
   bool head = true;
+  bool captures = true;
 };
 
 MaskReads reads_of_mask(const ScoreTexts& texts);

@@ -198,15 +198,16 @@ KnownTexts& known() {
 
 MaskReads reads_of_mask(const ScoreTexts& texts) {
   bool ends = true, escapes = false;
-  MaskReads reads{false, false};
+  MaskReads reads{false, false, false};
   each_word(without_comments(texts.mask.text, ends), [&](std::string_view word, std::string_view rest) {
     reads.batch |= word == "batch";
     reads.head |= word == "head";
+    reads.captures |= std::ranges::find(texts.captures, word, &CaptureSpec::name) != texts.captures.end();
     // A position as a whole may be read without the names of its members.
     const std::size_t next = rest.find_first_not_of(" \t\r\n");
     escapes |= word == "at" && (next == rest.npos || rest[next] != '.');
   });
-  return {reads.batch || escapes, reads.head || escapes};
+  return {reads.batch || escapes, reads.head || escapes, reads.captures};
 }
 
 std::int64_t make_score_text(const ScoreTexts& texts) {

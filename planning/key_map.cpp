@@ -1,9 +1,16 @@
 // One part of the scratch, which one step writes and the next one reads.
+#include <core/mask_reads.h>
+#include <fa2/score_text.h>
 #include <generator/key_map_layout.h>
 #include <planning/key_map.h>
 #include <planning/step_request.h>
+#include <runtime/device_buffer.h>
+#include <runtime/written_bytes.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace fa2 {
 
@@ -19,6 +26,35 @@ void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
   reader.texts.map_part = map.texts.map_part;
   reader.texts.map_part.access = Access::read;
   plan.add(std::move(map));
+}
+
+void make_constant_maps(Plan& plan) {
+  const AttentionProblem& problem = plan.problem;
+  const auto makes_map = [](const Step& step) { return step.config.kernel == KernelId::key_map; };
+  const auto found = std::ranges::find_if(plan.steps, makes_map);
+  if (found == plan.steps.end() || problem.varlen || reads_of_mask(score_texts(problem.score_text)).captures)
+    return;
+  Step map = std::move(*found);
+  plan.steps.erase(found);
+  const auto buffer = std::make_shared<DeviceBuffer>(map.texts.map_part.bytes);
+  map.texts.constant_map = buffer;
+  // What other texts capture does not matter here.
+  const std::vector<ScoreCapture> captures(map.texts.captures.size());
+  AttentionArgs args;
+  args.captures = captures.data();
+  args.capture_count = static_cast<std::int64_t>(captures.size());
+  const Operands operands = operands_of(problem, args);
+  WrittenBytes written;
+  const OwnedStream stream;
+  launch(map, {.problem = problem, .args = args, .operands = operands, .written = &written}, stream.get());
+  stream.synchronize();
+  plan.workspace.scratch_bytes = 0;
+  for (Step& step : plan.steps) {
+    if (step.texts.map_part.bytes > 0) step.texts.map_part = {}, step.texts.constant_map = buffer;
+    if (step.scratch.bytes > 0)
+      plan.workspace.scratch_bytes =
+          std::max(plan.workspace.scratch_bytes, step.scratch.begin + whole_part(step.scratch.bytes));
+  }
 }
 
 }  // namespace fa2

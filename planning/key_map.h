@@ -17,4 +17,9 @@ ConfigChoice key_map_choice(const KernelConfig& config);
 void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
                  std::shared_ptr<const Kernel> kernel, std::size_t begin);
 
+/// Makes the maps that are the same in every call now, in memory of the plan, and removes the steps that would make them: those of
+/// masks that capture nothing, for sequences of known lengths. The plan's device's context must be current.
+/// @throws CudaError, KernelFault.
+void make_constant_maps(Plan& plan);
+
 }  // namespace fa2

@@ -28,7 +28,8 @@ CaptureParams params_of(const CaptureSpec& spec, const ScoreCapture& capture) {
     return params;
   }
   params.data = capture.data;
-  std::ranges::copy(capture.strides, params.strides);
+  std::ranges::transform(capture.strides, params.strides,
+                         [&](std::int64_t stride) { return stride * bytes_of(spec.type); });
   std::ranges::transform(capture.sizes, params.sizes,
                          [](std::int64_t size) { return static_cast<int>(size); });
   return params;
@@ -42,6 +43,12 @@ KeyMapParams params_of(const KeyMapLayout& map, std::byte* bits) {
   params.heads = static_cast<int>(map.heads);
   params.batches = static_cast<int>(map.batches);
   return params;
+}
+
+/// Returns the map that a step makes or reads; null if it has none.
+std::byte* map_bits_of(const StepTexts& texts, const Call& call) {
+  if (texts.constant_map) return static_cast<std::byte*>(texts.constant_map->data());
+  return texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin;
 }
 
 }  // namespace
@@ -68,8 +75,7 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
                          [](const CaptureSpec& spec, const ScoreCapture& of) { return params_of(spec, of); });
   params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
   if (!texts.have_mask) return;
-  const KeyMapParams map =
-      params_of(texts.map, texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin);
+  const KeyMapParams map = params_of(texts.map, map_bits_of(texts, call));
   params.insert(texts.place, &map, sizeof map);
 }
 
@@ -82,8 +88,11 @@ void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const C
     ranges.push_back({spec.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(bytes.begin)),
                       static_cast<std::size_t>(bytes.end - bytes.begin)});
   }
-  if (const WorkspacePart& map = texts.map_part; map.bytes > 0)
-    ranges.push_back({"key map", call.scratch + map.begin, map.bytes, map.access, false});
+  if (std::byte* const map = map_bits_of(texts, call)) {
+    const bool makes_map = step.config.kernel == KernelId::key_map;
+    ranges.push_back({"key map", map, texts.map.bytes(), makes_map ? Access::write : Access::read,
+                      !makes_map && texts.constant_map != nullptr});
+  }
 }
 
 }  // namespace fa2

@@ -117,6 +117,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   if (head_dim <= 128) {
     // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
     const KernelConfig three = traits.page_size > 0 ? with(12, 64, guessing) : with(12, 80, in_turns);
+    // Tiles that see little beside the blocks at the edges of a mask lose less if these are fewer.
+    if (has_mask_text(traits)) return {{kMostQueries, {wide, three, safe}}};
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
     if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
     return {{1536, {wide, three, safe}}, any};

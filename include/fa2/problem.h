@@ -149,7 +149,9 @@ struct AttentionProblem {
             .option("sm_margin")
             .sizes(Axis::no_tensor)
             .help("SMs that persistent kernels leave to other kernels"),
-        row("score_text", &P::score_text).help("number of make_score_text(): functions of scores; 0: none"),
+        row("score_text", &P::score_text)
+            .along(Axis::no_tensor, 0)
+            .help("number of make_score_text(): functions of scores; 0: none"),
         row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
         row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads"),
         row("heads_kv", &P::heads_kv)

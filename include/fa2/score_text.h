@@ -56,7 +56,8 @@ struct ScoreCapture {
   double number = 0;           ///< of a number: the value
   std::int64_t sizes[kMostCaptureDimensions] =
       {};  ///< of each dimension: 1 .. 2^31 - 1; 0 where there is no dimension
-  std::int64_t strides[kMostCaptureDimensions] = {};  ///< elements, of either sign, even 0
+  /// Elements, of either sign, even 0; that of the last dimension less than 2 GiB.
+  std::int64_t strides[kMostCaptureDimensions] = {};
 };
 
 /// S = scale * Q K^T, then softcap and ALiBi, then these in their order, then the problem's mask, windows and chunks. Gradients follow

@@ -68,6 +68,14 @@ void check_tensor(Violations& found, const std::string& name, const CaptureSpec&
     found.push_back({name + ".data", fmt::format("{:#x}", address),
                      fmt::format("must be a multiple of {} bytes, one element", bytes_of(spec.type))});
   if (!fits) return;
+  const int last = spec.dimensions - 1;
+  constexpr Int128 kMost = std::numeric_limits<std::int32_t>::max();
+  if (last >= 0) {
+    const Int128 stride = Int128{capture.strides[last]} * bytes_of(spec.type);
+    if (stride > kMost || stride < -kMost)
+      found.push_back({fmt::format("{}.strides[{}]", name, last), fmt::format("{}", capture.strides[last]),
+                       "must be less than 2 GiB: that of the last dimension"});
+  }
   const ByteRange bytes = captured_bytes(spec, capture);
   if (!bytes.in_address_space()) {
     found.push_back({name + ".strides",

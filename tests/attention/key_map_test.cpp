@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/captures.h"
 #include "../support/gpu_backward.h"
 
 using namespace fa2;
@@ -143,6 +144,36 @@ TEST_CASE("key maps: gradients with backward_sm90") {
     INFO(of.name);
     INFO(configs[c]);
     CHECK(call.complaints() == "");
+  }
+}
+
+TEST_CASE("key maps: of a mask that captures nothing there is one for all calls, else one for each") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  ContextOptions options = untuned();
+  options.config = parse_config("kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,key_map=1");
+  Context context(options);
+  const auto workspace_of = [&](const ScoreTexts& texts) {
+    return context.plan(problem_of(0, texts)).workspace_bytes();
+  };
+  const ScoreTexts documents{.mask = "return ids(at.query) == ids(at.key);",
+                             .captures = {{"ids", CaptureType::i32, 1}}};
+  CHECK(workspace_of(cases()[0].texts) == 0);
+  CHECK(workspace_of({.bias = "return gain();", .mask = "return at.key < 90;", .captures = {{"gain"}}}) == 0);
+  CHECK(workspace_of(documents) > 0);
+
+  GuardedCall call(problem_of(0, documents));
+  Captures captures;
+  captures.add(std::vector<std::int32_t>(411), {411});
+  captures.give_to(call.args);
+  for (const std::int64_t length : {100, 37, 411}) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < 411; ++i) ids.push_back(static_cast<std::int32_t>(i / length));
+    captures.replace(0, ids);
+    call.functions.mask = [length](const At& at) { return at.query / length == at.key / length; };
+    call.upload();
+    INFO(length);
+    run_and_expect_contract(context, call);
   }
 }
 

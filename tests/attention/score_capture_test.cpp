@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/captures.h"
 #include "../support/gpu_backward.h"
 #include "../support/mma_configs.h"
 
@@ -26,33 +27,6 @@ namespace {
 using At = reference::ScorePosition;
 
 constexpr std::int64_t kBatch = 2, kHeads = 4, kQueries = 131, kKeys = 197, kLongest = 200;
-
-/// Captured memory of the device, and the list for a call.
-class Captures {
- public:
-  /// Appends a tensor whose elements are `values`, contiguous.
-  template <class Value>
-  void add(const std::vector<Value>& values, const std::vector<std::int64_t>& sizes) {
-    DeviceBuffer& buffer = buffers_.emplace_back(values.size() * sizeof(Value));
-    buffer.upload(values.data(), buffer.size());
-    ScoreCapture& capture = list_.emplace_back();
-    capture.data = buffer.data();
-    std::int64_t stride = 1;
-    for (std::size_t i = sizes.size(); i-- > 0; stride *= sizes[i])
-      capture.sizes[i] = sizes[i], capture.strides[i] = stride;
-  }
-  void add(double number) { list_.emplace_back().number = number; }
-
-  ScoreCapture& operator[](std::size_t i) { return list_[i]; }
-  void give_to(AttentionArgs& args) const {
-    args.captures = list_.data();
-    args.capture_count = static_cast<std::int64_t>(list_.size());
-  }
-
- private:
-  std::list<DeviceBuffer> buffers_;
-  std::vector<ScoreCapture> list_;
-};
 
 template <class Value, class Of>
 std::vector<Value> values_of(std::int64_t count, const Of& of) {

@@ -23,6 +23,13 @@ BUGS = {
         ("chunks_of", "chunks no longer than the keys, where positions go on", "std::max(p.seqlen_q, p.seqlen_k)", "p.seqlen_k",
          "attention chunks"),
     ],
+    "key_map.cpp": [
+        ("make_constant_maps", "maps: one for all calls of a mask that captures", ".captures) return;", ".batch) return;", "key maps: of a mask"),
+    ],
+    "text_params.cpp": [
+        ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &map, sizeof map);",
+         "params.insert(texts.place + texts.captures.size() * sizeof(CaptureParams), &map, sizeof map);", "key maps: of a mask"),
+    ],
     "row_kernels.cpp": [
         ("merge_kernel", "the kernel of another base", "rows.lse_base = problem.lse_base;", "", "LSE to base 2"),
         ("append_kernel", "16-bit rows written to a cache of 8 bits", "rows.kv_type = problem.kv_type;", "", "append to e4m3"),

@@ -1,5 +1,13 @@
 """Bugs of templates/attention/rows: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "key_map.cuh": [
+        ("add", "maps: a block that is shown in part counts as whole", "all &= is_shown;", "", "key maps"),
+        ("shown_to_tile", "maps: the first head of a group for all", "if (!score::Text::mask_reads_head) break;", "break;", "key maps: gradients"),
+        ("add_shown", "maps: 32 rows of a tile alone", "row - ptx::lane_index() < row_end; row += 32", "row - ptx::lane_index() < first_row + 32; row += 32",
+         "key maps"),
+        ("make_key_map", "maps: bits of the next tile", "KeyMapWords::of(map, tile, at.head", "KeyMapWords::of(map, (tile + 1) % map.tiles, at.head",
+         "key maps"),
+    ],
     "widen.cuh": [
         ("widen_chunk", "elements in the order of conversion", "ptx::prmt(w.even, w.odd, 0x5410)", "w.even", "8-bit keys are"),
         ("widen_row", "every head has the first one's rows", "shape, at.head);", "shape, 0);",

@@ -7,7 +7,7 @@ namespace fa2 {
 struct CaptureParams {
   const void* data;      ///< of a tensor: its first element
   long long number;      ///< of a number: its value, or the bits of a float
-  long long strides[4];  ///< elements
+  long long strides[4];  ///< bytes; that of the last dimension fits an int
   int sizes[4];
 };
 

@@ -7,31 +7,45 @@
 
 namespace fa2::score {
 
-/// Returns where an element lies, counted from the first one. `index`: one per dimension, each in its size.
+/// Returns where an element lies, in bytes from the first one. `index`: one per dimension, each in its size. The last one usually
+/// changes from score to score; its product takes one instruction.
+FA2_DEVICE i64 offset_in(const CaptureParams&) {
+  return 0;
+}
 template <class... Index>
 FA2_DEVICE i64 offset_in(const CaptureParams& capture, Index... index) {
+  constexpr int kLast = sizeof...(Index) - 1;
   i64 offset = 0;
   int dimension = 0;
-  ((offset += index * capture.strides[dimension++]), ...);
+  ((offset += dimension == kLast ? static_cast<i64>(index) * static_cast<int>(capture.strides[kLast])
+                                 : index * capture.strides[dimension],
+    ++dimension),
+   ...);
   return offset;
+}
+
+/// Returns the address of an element.
+template <class Stored>
+FA2_DEVICE const Stored* address_of(const CaptureParams& capture, i64 offset) {
+  return reinterpret_cast<const Stored*>(static_cast<const char*>(capture.data) + offset);
 }
 
 /// Returns an element as texts see it: a float of a floating type.
 template <class Element>
 FA2_DEVICE auto element_at(const CaptureParams& capture, i64 offset) {
-  return ptx::ld_capture(static_cast<const Element*>(capture.data) + offset);
+  return ptx::ld_capture(address_of<Element>(capture, offset));
 }
 template <>
 FA2_DEVICE auto element_at<Half>(const CaptureParams& capture, i64 offset) {
-  return ptx::cvt_f32_x2<Half>(ptx::ld_capture(static_cast<const u16*>(capture.data) + offset)).low;
+  return ptx::cvt_f32_x2<Half>(ptx::ld_capture(address_of<u16>(capture, offset))).low;
 }
 template <>
 FA2_DEVICE auto element_at<BFloat16>(const CaptureParams& capture, i64 offset) {
-  return ptx::cvt_f32_x2<BFloat16>(ptx::ld_capture(static_cast<const u16*>(capture.data) + offset)).low;
+  return ptx::cvt_f32_x2<BFloat16>(ptx::ld_capture(address_of<u16>(capture, offset))).low;
 }
 template <>
 FA2_DEVICE auto element_at<bool>(const CaptureParams& capture, i64 offset) {
-  return ptx::ld_capture(static_cast<const unsigned char*>(capture.data) + offset) != 0;
+  return ptx::ld_capture(address_of<unsigned char>(capture, offset)) != 0;
 }
 
 template <class Value>

@@ -26,9 +26,9 @@ struct KeyBlocks : KeyMapRow<Config> {
   // No row sees a key outside [key_begin, key_end).
   int key_begin;
   int key_end;
+
   /// Returns the block to visit after block `n`; begin - 1 after the last.
   FA2_DEVICE int below(int n) const { return Map::below(n, begin); }
-
   /// Returns how many blocks are visited.
   FA2_DEVICE int count() const { return Map::count(begin, end); }
 

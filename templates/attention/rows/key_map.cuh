@@ -31,9 +31,9 @@ struct QueryRowsOfMap {
 
   FA2_DEVICE int rows() const { return mask.rows(); }
   FA2_DEVICE int cols() const { return mask.shape.seqlen_k; }
+  FA2_DEVICE bool has(int row) const { return row_map_of<Config>(positions.params).is_filled(row); }
   FA2_DEVICE bool sees(int row, int col) const {
-    return row_map_of<Config>(positions.params).is_filled(row) && col >= mask.visible_begin(row) &&
-           col < mask.visible_end(row);
+    return col >= mask.visible_begin(row) && col < mask.visible_end(row);
   }
   FA2_DEVICE score::Position position(int row, int col) const { return positions.in_row(row)(col); }
 };
@@ -46,26 +46,30 @@ struct KeyRowsOfMap {
 
   FA2_DEVICE int rows() const { return mask.shape.seqlen_k; }
   FA2_DEVICE int cols() const { return mask.shape.seqlen_q; }
+  FA2_DEVICE bool has(int) const { return true; }
   FA2_DEVICE bool sees(int row, int col) const {
     return row >= mask.visible_begin(col) && row < mask.visible_end(col);
   }
   FA2_DEVICE score::Position position(int row, int col) const { return positions.in_row(col)(row); }
 };
 
-/// Evaluates the text for a tile's rows and a block of columns, by one warp. Each lane has its own columns.
+/// Evaluates the text for a tile's rows and a block of columns, by one warp. Each lane has its own rows, so that what follows from a
+/// row is computed once.
 template <class Config, class Rows>
 FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_col,
                           Shown& shown) {
-  constexpr int kRowsBetweenVotes = 16;
+  constexpr int kColsBetweenVotes = 16;
   const int row_end = first_row + Config::tile_m < rows.rows() ? first_row + Config::tile_m : rows.rows();
-  for (int c = 0; c < Config::tile_n; c += 32) {
-    const int col = first_col + c + ptx::lane_index();
-    const bool exists = c + ptx::lane_index() < Config::tile_n && col < rows.cols();
-    for (int first = first_row; first < row_end; first += kRowsBetweenVotes) {
-      FA2_UNROLL_BY(8)
-      for (int i = 0; i < kRowsBetweenVotes; ++i) {
-        const int row = first + i;
-        if (exists && row < row_end && rows.sees(row, col)) shown.add(text.mask(rows.position(row, col)));
+  const int col_end = first_col + Config::tile_n < rows.cols() ? first_col + Config::tile_n : rows.cols();
+  FA2_NO_UNROLL
+  for (int row = first_row + ptx::lane_index(); row - ptx::lane_index() < row_end; row += 32) {
+    const bool exists = row < row_end && rows.has(row);
+    FA2_NO_UNROLL
+    for (int first = first_col; first < col_end; first += kColsBetweenVotes) {
+      FA2_UNROLL
+      for (int i = 0; i < kColsBetweenVotes; ++i) {
+        const int col = first + i;
+        if (exists && col < col_end && rows.sees(row, col)) shown.add(text.mask(rows.position(row, col)));
       }
       if (shown.is_part()) return;
     }

@@ -2,6 +2,7 @@
 #include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <fa2/score_text.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>
@@ -21,11 +22,13 @@ namespace {
 /// Returns traits that the kind computes. Only the mask kernel must have dropout, and not every kernel may. forward_wide leaves
 /// narrow heads to others.
 AttentionTraits traits(const KernelKind& kind) {
-  return traits_of({{.head_dim = kind.id == KernelId::forward_wide ? 512 : 128,
-                     .mask = MaskKind::causal_bottom_right,
-                     .sinks = true,
-                     .dropout = kind.id == KernelId::dropout_mask},
-                    {}});
+  PlannedProblem problem{{.head_dim = kind.id == KernelId::forward_wide ? 512 : 128,
+                          .mask = MaskKind::causal_bottom_right,
+                          .sinks = true,
+                          .dropout = kind.id == KernelId::dropout_mask},
+                         {}};
+  if (kind.id == KernelId::key_map) problem.score_text = make_score_text({.mask = "return true;"});
+  return traits_of(problem);
 }
 
 const Arch& arch_of(const KernelKind& kind) {
