@@ -102,14 +102,29 @@ void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
                "windows, chunks, softcap and ALiBi leave no registers for the numbers of dropout");
 }
 
+void check_columns_behind_keys(const KernelSpec& spec, BrokenRules& rules) {
+  // The transposed product reads past K's last column, so V must fill that memory.
+  const int behind = 64 * (backward_sm90::sum_cols(spec.traits) * element_bytes(spec.traits) -
+                           row_bytes(spec.traits, Side::k));
+  const int keys = spec.config.tile_m / cluster(spec.traits);
+  rules.expect(!is_transposed(spec.traits) || behind <= keys * row_bytes(spec.traits, Side::v),
+               "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
+               spec.traits.head_dim);
+}
+
+void check_map(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  key_map_rules::check(spec.traits, c, rules);
+  rules.expect(c.key_map == 0 || !orders_sums(c), "key_map = 1 in {}: its turns count every query block",
+               kind_of(c).name());
+}
+
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   check_sums(spec, c.tile_n, rules);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
-  key_map_rules::check(spec.traits, c, rules);
-  rules.expect(c.key_map == 0 || !orders_sums(c), "key_map = 1 in {}: its turns count every query block",
-               kind_of(c).name());
+  check_map(spec, rules);
   const bool splits = splits_gradients(spec.traits, c);
   const bool shares = cluster(spec.traits) > 1;
   if (shares) {
@@ -138,13 +153,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(shares || most <= kMostDim || (c.tile_m == 64 && c.warps == 8),
                "head_dim_v = {} beside head_dim = {} needs tile_m = 64 with warps = 8",
                spec.traits.head_dim_v, spec.traits.head_dim);
-  // The transposed product reads past K's last column, so V must fill that memory.
-  const int behind = 64 * (backward_sm90::sum_cols(spec.traits) * element_bytes(spec.traits) -
-                           row_bytes(spec.traits, Side::k));
-  const int keys = c.tile_m / cluster(spec.traits);
-  rules.expect(!is_transposed(spec.traits) || behind <= keys * row_bytes(spec.traits, Side::v),
-               "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
-               spec.traits.head_dim);
+  check_columns_behind_keys(spec, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
