@@ -200,7 +200,8 @@ TEST_CASE("key: every tunable changes it") {
         parse_config("kernel=forward_wide,tile_m=32,schedule=3")}) {
     AttentionTraits traits = causal;
     if (config.kernel == KernelId::forward_wide) traits.head_dim = traits.head_dim_v = 320;
-    if (config.kernel == KernelId::forward_sm80) traits.score_text = make_score_text({.mask = "return true;"});
+    if (config.kernel == KernelId::forward_sm80)
+      traits.score_text = make_score_text({.mask = "return true;"});
     CHECK(keys.insert(key_of(traits, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));
