@@ -5,6 +5,7 @@
 #include <generator/kernel_source.h>
 #include <operation/rules/validate.h>
 #include <planning/dropout_mask.h>
+#include <planning/key_map.h>
 #include <planning/row_kernels.h>
 #include <planning/widened_keys.h>
 #include <runtime/file.h>
@@ -65,11 +66,22 @@ void add_conversions(const PlannedProblem& problem, const ConfigChoice& summing,
     add_request(problem, conversion_of(other.config), target, requests, seen);
 }
 
+/// Adds the kernels that make maps for a kernel that reads one, and for its alternatives.
+void add_maps(const PlannedProblem& problem, const ConfigChoice& reader, const Target& target,
+              KernelRequests& requests, std::set<std::string>& seen) {
+  std::vector<ConfigChoice> readers = ConfigChooser::alternatives(reader, problem, target);
+  readers.push_back(reader);
+  for (const ConfigChoice& choice : readers)
+    if (choice.config.key_map != 0)
+      add_kernel(problem, key_map_choice(choice.config), target, requests, seen);
+}
+
 /// Adds the kernels of a pass.
 void add_pass(const PlanRequest& request, KernelPass pass, PrecompileScope scope, ConfigChooser& chooser,
               KernelRequests& requests, std::set<std::string>& seen) {
   for (auto& [of, choice] : choices_of(request.problem, request.target, pass, scope, chooser)) {
     if (sums_dq(pass)) add_conversions(of, choice, request.target, requests, seen);
+    if (has_mask_text(of)) add_maps(of, choice, request.target, requests, seen);
     add_request(of, std::move(choice), request.target, requests, seen);
   }
 }

@@ -109,7 +109,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
       line_for(table_of(traits, arch), table_length(p, with_mean_lengths(p).seqlen_q));
   std::stable_partition(configs.begin(), configs.end(),
                         [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
-  key_map_rules::use_maps(p, configs);
+  key_map_rules::use_maps_of_forward(p, configs);
   return configs;
 }
 
@@ -135,7 +135,7 @@ constexpr KernelKind kernels::forward_sm80 = {
     .configs = configs,
     .heuristic = heuristic,
     .heuristic_limits = [](const AttentionTraits& traits, const Arch& arch) -> HeuristicLimits {
-      return {.queries = limits_of(table_of(traits, arch))};
+      return {.queries = key_map_rules::with_limit(traits, limits_of(table_of(traits, arch)))};
     },
     .constants = constants_of_e4m3,
 };

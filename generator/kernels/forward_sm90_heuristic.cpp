@@ -188,13 +188,14 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
     if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, whole))
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
-  key_map_rules::use_maps(p, configs);
+  key_map_rules::use_maps_of_forward(p, configs);
   return configs;
 }
 
 HeuristicLimits heuristic_limits(const AttentionTraits& traits, const Arch& arch) {
   if (arch.interpreted) return {};
-  HeuristicLimits limits{.packed_rows = kMostRows, .queries = limits_of(table_of(traits, arch))};
+  HeuristicLimits limits{.packed_rows = kMostRows,
+                         .queries = key_map_rules::with_limit(traits, limits_of(table_of(traits, arch)))};
   return limits;
 }
 

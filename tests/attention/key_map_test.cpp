@@ -12,6 +12,7 @@
 
 #include "../support/captures.h"
 #include "../support/gpu_backward.h"
+#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -175,6 +176,28 @@ TEST_CASE("key maps: of a mask that captures nothing there is one for all calls,
     INFO(length);
     run_and_expect_contract(context, call);
   }
+}
+
+TEST_CASE("key maps: a pack has the kernels that make them") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory pack;
+  PrecompileOptions options;
+  options.out = pack.path();
+  options.scope = PrecompileScope::given_sizes;
+  options.plans = {{RowAlignment::bytes16}};
+  options.backward = true;
+  const AttentionProblem problem = problem_of(0, cases()[0].texts);
+  Context(untuned()).precompile({problem}, {std::string(device(device_under_test()).arch.name)}, options);
+  Context context(serving(pack.path()));
+  GuardedBackward call(problem);
+  call.forward.functions = cases()[0].functions;
+  call.forward.upload();
+  run_and_expect_contract(context, call.forward);
+  CHECK(context.plan(problem).explain().kernels[0].config.kernel == KernelId::key_map);
+  call.upload();
+  context.attention_backward(problem, call.args());
+  CHECK(call.complaints() == "");
 }
 
 TEST_CASE("key maps: the heuristic uses them for many queries, and explains it") {
