@@ -110,21 +110,31 @@ TEST_CASE("key maps: forward_sm90 keeps the numerics contract") {
         "kernel=forward_sm90,key_map=1," + configs[(i + i / cases().size()) % configs.size()]);
 }
 
-TEST_CASE("key maps: packed sequences") {
-  if (cannot_run()) return;
+TEST_CASE("key maps: packed sequences, and their gradients") {
+  if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
+  const std::vector<std::string> configs = {
+      "kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2",
+      "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1"};
   for (std::size_t i = 0; i < 3; ++i) {
     AttentionProblem p = problem_of(i, cases()[i].texts);
     p.batch = 3, p.varlen = true, p.total_q = 500, p.total_k = 700;
-    GuardedCall call(p);
-    call.functions = cases()[i].functions;
-    call.tables.cu_seqlens_q = {0, 300, 300, 500}, call.tables.cu_seqlens_k = {0, 411, 500, 700};
-    call.upload();
-    ContextOptions options = untuned();
-    options.config = parse_config("kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,key_map=1");
-    Context context(options);
+    GuardedBackward call(p);
+    GuardedCall& forward = call.forward;
+    forward.functions = cases()[i].functions;
+    forward.tables.cu_seqlens_q = {0, 300, 300, 500}, forward.tables.cu_seqlens_k = {0, 411, 500, 700};
+    forward.upload();
     INFO(cases()[i].name);
-    run_and_expect_contract(context, call);
+    for (const std::string& config : configs) {
+      INFO(config);
+      Context context(pinning(parse_config(config + ",key_map=1")));
+      run_and_expect_contract(context, forward);
+    }
+    call.upload();
+    Context context(
+        pinning(parse_config("kernel=backward_sm90,tile_m=64,tile_n=128,warps=8,stages=2,key_map=1")));
+    context.attention_backward(p, call.args());
+    CHECK(call.complaints() == "");
   }
 }
 
