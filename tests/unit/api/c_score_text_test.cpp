@@ -6,10 +6,10 @@
 #include <string>
 
 TEST_CASE("c score text: has the number of make_score_text()") {
-  const fa2_score_text mask{"return at.key % 2 == 0;", "mine.cu", 3, 0};
+  const fa2_score_text mask{"return at.key % 2 == 0 && at.keys > 0;", "mine.cu", 3, 0};
   int64_t number = 0;
   REQUIRE(fa2_make_score_text(nullptr, nullptr, &mask, nullptr, 0, &number) == FA2_OK);
-  CHECK(number == fa2::make_score_text({.mask = "return at.key % 2 == 0;"}));
+  CHECK(number == fa2::make_score_text({.mask = "return at.key % 2 == 0 && at.keys > 0;"}));
   CHECK(fa2::score_texts(number).mask.line == 3);
 }
 
