@@ -25,6 +25,7 @@ fn c_type(rust: &str) -> String {
         "i64" => "int64_t".into(),
         "u64" => "uint64_t".into(),
         "f32" => "float".into(),
+        "f64" => "double".into(),
         "usize" => "size_t".into(),
         "c_void" => "void".into(),
         name => name.into(),
