@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../support/captures.h"
@@ -136,6 +137,37 @@ TEST_CASE("key maps: packed sequences, and their gradients") {
     context.attention_backward(p, call.args());
     CHECK(call.complaints() == "");
   }
+}
+
+TEST_CASE("key maps: more blocks than a word has bits, forward and backward") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const ScoreTexts texts{.mask = "return at.key / 700 == at.query / 700 || at.key == 5;"};
+  const auto mask = [](const At& at) { return at.key / 700 == at.query / 700 || at.key == 5; };
+  const AttentionProblem shape{.head_dim = 64, .seqlen_q = 130, .seqlen_k = 2200};
+  const std::vector<std::string> configs = {
+      "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=2",
+      "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1"};
+  for (const std::string& config : configs) {
+    AttentionProblem p = shape;
+    p.score_text = make_score_text(texts);
+    GuardedCall call(p);
+    call.functions.mask = mask;
+    call.upload();
+    INFO(config);
+    Context context(pinning(parse_config(config + ",key_map=1")));
+    run_and_expect_contract(context, call);
+  }
+  AttentionProblem p = shape;
+  std::swap(p.seqlen_q, p.seqlen_k);
+  p.score_text = make_score_text(texts);
+  GuardedBackward call(p);
+  call.forward.functions.mask = mask;
+  call.upload();
+  Context context(pinning(parse_config(
+      "kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,pingpong=2,bulk_sums=1,key_map=1")));
+  context.attention_backward(p, call.args());
+  CHECK(call.complaints() == "");
 }
 
 TEST_CASE("key maps: gradients with backward_sm90") {
