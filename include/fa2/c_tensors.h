@@ -52,8 +52,8 @@ typedef struct fa2_placement {
 } fa2_placement;
 
 /* Q, K and V are required; fa2_attention() wants out too, which may be made once the sizes are known. The tensors tell
- * all fields of *problem but mask, windows, attention_chunk, softcap, dropout, missing_pages, batch_invariant, lse_base and
- * sm_margin (values_in_keys is set if V is the first columns of K and head_dim above 256, and cleared otherwise; kv_type is
+ * all fields of *problem but mask, windows, attention_chunk, softcap, dropout, missing_pages, batch_invariant, lse_base,
+ * sm_margin and score_text (values_in_keys is set if V is the first columns of K and head_dim above 256, and cleared otherwise; kv_type is
  * FA2_KV_DS_MLA if Q has 576 columns and K 656 of FA2_FLOAT8_E4M3FN); without dropout a dropout_state is an error of the call.
  * `seqlen_q` and `seqlen_k` are read where sequences are packed: the longest that one may be, -1: not given, which
  * is refused. With a page table a seqlen_k above 0 is a bound below what the table holds. A window as long as the longest

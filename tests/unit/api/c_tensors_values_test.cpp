@@ -2,6 +2,7 @@
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
+#include <fa2/score_text.h>
 #include <operation/rules/validate.h>
 #include <tests/support/c_context.h>
 #include <tests/support/described_call.h>
@@ -131,10 +132,12 @@ TEST_CASE("c tensors: what no tensor tells stays, and max_logits is told by its 
   DescribedCall call = dense_attention();
   call.leave_out(FA2_DROPOUT_STATE);
   call.problem.sm_margin = 8;
+  call.problem.score_text = fa2::make_score_text({.bias = "return 0.0f;"});
   call.problem.lse_base = FA2_LSE_BASE_TWO;
   call.problem.batch_invariant = 1;
   REQUIRE(call.bind() == FA2_OK);
   CHECK(call.problem.sm_margin == 8);
+  CHECK(call.problem.score_text != 0);
   CHECK(call.problem.lse_base == FA2_LSE_BASE_TWO);
   CHECK(call.problem.batch_invariant == 1);
   const fa2_problem& p = call.problem;
