@@ -13,7 +13,7 @@ BUGS = {
         ("of", "maps: the first sequence's bits for all", "map.batches > 1 ? batch : 0", "0", "key maps"),
         ("below", "maps: a block is skipped after each", ">> (31 - (n - 1) % 32)", ">> (31 - (n - 1) % 32) >> 1", "key maps"),
         ("count", "maps: blocks of the first word alone", "for (int word = begin / 32; 32 * word < end; ++word)",
-         "for (int word = begin / 32; word == begin / 32; ++word)", "key maps: gradients"),
+         "for (int word = begin / 32; word == begin / 32; ++word)", "key maps"),
     ],
     "score_functions.cuh": [
         ("floor_div", "rounded to 0", "- (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0)", "", "score texts"),
