@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <type_traits>
 #include <vector>
 
 namespace fa2 {
@@ -35,7 +34,7 @@ std::vector<CaptureSpec> read(const fa2_capture_spec* given, std::size_t count) 
   for (std::size_t i = 0; i < count; ++i) {
     if (given[i].name == nullptr)
       throw InvalidRequest({{fmt::format("captures[{}].name", i), "NULL", "must be an identifier"}});
-    // Of other numbers none is a type; make_score_text() says so.
+    // No other number is a type. make_score_text() refuses 255 like any that is none.
     const bool is_byte = given[i].dtype >= 0 && given[i].dtype < 256;
     specs.push_back(
         {given[i].name, static_cast<CaptureType>(is_byte ? given[i].dtype : 255), given[i].dimensions});

@@ -23,7 +23,7 @@ struct KeyMapLayout {
   std::int64_t batches = 1;  ///< 1 if all sequences see the same
 
   std::int64_t rows() const { return batches * heads * tiles; }
-  /// Of both kinds of bits.
+  /// Returns the bytes of the whole map, which has two kinds of bits.
   std::size_t bytes() const { return static_cast<std::size_t>(rows() * words) * 2 * sizeof(std::uint32_t); }
 };
 

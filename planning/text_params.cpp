@@ -28,8 +28,10 @@ CaptureParams params_of(const CaptureSpec& spec, const ScoreCapture& capture) {
     return params;
   }
   params.data = capture.data;
-  std::ranges::transform(capture.strides, params.strides,
-                         [&](std::int64_t stride) { return stride * bytes_of(spec.type); });
+  // A dimension of one element may have any stride, whose bytes need not fit; its index is 0.
+  std::ranges::transform(
+      capture.strides, capture.sizes, params.strides,
+      [&](std::int64_t stride, std::int64_t size) { return size > 1 ? stride * bytes_of(spec.type) : 0; });
   std::ranges::transform(capture.sizes, params.sizes,
                          [](std::int64_t size) { return static_cast<int>(size); });
   return params;

@@ -102,7 +102,7 @@ FA2_DEVICE float erf(float x) {
   const float far = 1.0f - tail * exp(-square);
   return size < kNear ? near : x < 0.0f ? -far : far;
 }
-/// Of a negative x only integers y have a power. The error grows with the power's logarithm.
+/// Returns x^y. A negative x has powers for integers y alone; the others are NaN. The relative error grows with |y log2(x)|.
 FA2_DEVICE float pow(float x, float y) {
   if (y == 0.0f) return 1.0f;
   const float power = exp2(y * log2(ptx::abs_f32(x)));
