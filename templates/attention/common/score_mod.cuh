@@ -118,17 +118,18 @@ struct ScoreMod {
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
   FA2_DEVICE void hide(AccumulatorTile<kM, kN>& scores, int first_row, int first_col, bool shows_all) const {
     if (!hides || shows_all) return;
+    constexpr int kBlocks = 8;  // whose scores have a bit each in a word
     FA2_UNROLL
     for (int m = 0; m < kM; ++m) {
+      u32 hidden = 0;
       FA2_UNROLL
       for (int n = 0; n < kN; ++n) {
-        // New for each group, else the compiler evaluates parts of the text for all at once, which takes registers.
-        const int lane_col = ptx::renewed_in_lane(first_col + 8 * n + fragment_col());
+        if (n % kBlocks == 0)
+          hidden =
+              hidden_bits<kTile>(first_row + 16 * m, first_col + 8 * n, kN - n < kBlocks ? kN - n : kBlocks);
         FA2_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int row = first_row + 16 * m + i / 2 * 8 + fragment_row();
-          if (!text.mask(position_of<kTile>(row, lane_col + i % 2))) scores.value[m][n][i] = -ptx::infinity();
-        }
+        for (int i = 0; i < 4; ++i)
+          if (hidden >> (4 * (n % kBlocks) + i) & 1) scores.value[m][n][i] = -ptx::infinity();
       }
     }
   }
@@ -158,6 +159,25 @@ struct ScoreMod {
   template <ScoreTile kTile>
   FA2_DEVICE Position position_of(int row, int col) const {
     return kTile == ScoreTile::queries_by_keys ? positions().in_row(row)(col) : positions().in_row(col)(row);
+  }
+
+  /// Returns a bit for each of this lane's scores in `blocks` blocks of 16 x 8, at most 8: whether the text hides it. The loop is not
+  /// unrolled, so that a text of any weight takes the registers of four scores.
+  template <ScoreTile kTile>
+  FA2_DEVICE u32 hidden_bits(int first_row, int first_col, int blocks) const {
+    u32 bits = 0;
+    int col = first_col + fragment_col();
+    FA2_NO_UNROLL
+    for (int n = 0; n < blocks; ++n, col += 8) {
+      u32 four = 0;
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = first_row + i / 2 * 8 + fragment_row();
+        if (!text.mask(position_of<kTile>(row, col + i % 2))) four |= 1u << i;
+      }
+      bits |= four << (4 * n);
+    }
+    return bits;
   }
 
   template <ScoreTile kTile, int kM, int kN>
