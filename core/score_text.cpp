@@ -1,6 +1,6 @@
 // The texts that this process knows, and what a text may contain.
 #include <core/hash.h>
-#include <core/mask_reads.h>
+#include <core/text_reads.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
@@ -208,6 +208,17 @@ MaskReads reads_of_mask(const ScoreTexts& texts) {
     escapes |= word == "at" && (next == rest.npos || rest[next] != '.');
   });
   return {reads.batch || escapes, reads.head || escapes, reads.captures};
+}
+
+bool scores_read_tensors(const ScoreTexts& texts) {
+  bool ends = true, reads = false;
+  each_word(without_comments(texts.bias.text + "\n" + texts.mod.text, ends),
+            [&](std::string_view word, std::string_view) {
+              reads |= std::ranges::any_of(texts.captures, [&](const CaptureSpec& capture) {
+                return capture.name == word && capture.dimensions > 0;
+              });
+            });
+  return reads;
 }
 
 std::int64_t make_score_text(const ScoreTexts& texts) {

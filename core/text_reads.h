@@ -1,4 +1,4 @@
-// What the text of a mask reads.
+// What texts of scores read.
 #pragma once
 
 #include <fa2/score_text.h>
@@ -14,5 +14,8 @@ struct MaskReads {
 };
 
 MaskReads reads_of_mask(const ScoreTexts& texts);
+
+/// Returns whether a bias or a mod reads captured tensors, which takes registers for each score.
+bool scores_read_tensors(const ScoreTexts& texts);
 
 }  // namespace fa2

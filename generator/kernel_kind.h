@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -149,6 +150,9 @@ struct KernelKind {
   std::vector<KernelConfig> (*heuristic)(const PlannedProblem& problem, const Arch& arch) = nullptr;
   /// Returns the limits of `heuristic`. Null: sizes do not matter.
   HeuristicLimits (*heuristic_limits)(const AttentionTraits& traits, const Arch& arch) = nullptr;
+  /// Returns the config for masks in texts that show most of their blocks in part; none if `heuristic` has the best one. Null: none.
+  std::optional<KernelConfig> (*config_for_partial_masks)(const PlannedProblem& problem,
+                                                          const Arch& arch) = nullptr;
   /// Returns whether `heuristic` comes before those of kernels that FA2_KERNELS lists later, which otherwise come first.
   bool (*is_preferred)(const PlannedProblem& problem, const Arch& arch) = [](const PlannedProblem&,
                                                                              const Arch&) { return false; };

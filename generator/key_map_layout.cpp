@@ -1,5 +1,5 @@
 // Counts tiles and words.
-#include <core/mask_reads.h>
+#include <core/text_reads.h>
 #include <fa2/score_text.h>
 #include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
@@ -26,7 +26,8 @@ KeyMapLayout key_map_layout(const AttentionProblem& p, const KernelConfig& confi
   const std::int64_t rows = has_key_rows ? p.seqlen_k : packed_rows(packing, p.seqlen_q),
                      cols = has_key_rows ? p.seqlen_q : p.seqlen_k;
   KeyMapLayout layout;
-  layout.words = divided_up(divided_up(cols, config.tile_n), kBlocksOfWord);
+  layout.blocks = divided_up(cols, config.tile_n);
+  layout.words = divided_up(layout.blocks, kBlocksOfWord);
   layout.tiles = divided_up(rows, config.tile_m);
   if (reads.head) layout.heads = has_key_rows ? p.heads_kv : p.heads_q / packing.heads;
   if (reads.batch || p.varlen) layout.batches = p.batch;

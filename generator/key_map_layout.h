@@ -15,9 +15,10 @@ inline constexpr std::int32_t kMapOfQueries = 1, kMapOfKeys = 2;
 /// Whether the problem has the text of a mask.
 bool has_mask_text(const AttentionProblem& problem);
 
-/// Which tiles have bits of their own, and how many words of 32 blocks each has.
+/// Which tiles have bits of their own, and how many each has.
 struct KeyMapLayout {
-  std::int64_t words = 0;
+  std::int64_t blocks = 0;   ///< of a tile
+  std::int64_t words = 0;    ///< of 32 blocks
   std::int64_t tiles = 0;    ///< of one head
   std::int64_t heads = 1;    ///< heads that share tiles count as one; 1 if all heads see the same
   std::int64_t batches = 1;  ///< 1 if all sequences see the same

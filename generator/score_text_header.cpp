@@ -1,5 +1,5 @@
 // Texts become bodies of functions, behind #line directives, and captures become functions of their indices.
-#include <core/mask_reads.h>
+#include <core/text_reads.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <generator/score_text_header.h>

@@ -186,6 +186,7 @@ constexpr KernelKind kernels::forward_sm90 = {
     .configs = configs,
     .heuristic = forward_sm90::heuristic,
     .heuristic_limits = forward_sm90::heuristic_limits,
+    .config_for_partial_masks = forward_sm90::config_for_partial_masks,
     .constants = constants,
     .headers = headers,
 };

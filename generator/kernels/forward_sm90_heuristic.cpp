@@ -1,4 +1,6 @@
 // The configs of forward_sm90 by head dim, from sweeps on an H100 (docs/kernel-notes.md).
+#include <core/text_reads.h>
+#include <fa2/score_text.h>
 #include <generator/head_packing.h>
 #include <generator/kernels/forward_sm90.h>
 #include <generator/kernels/forward_time.h>
@@ -9,6 +11,7 @@
 #include <generator/visible_keys.h>
 
 #include <algorithm>
+#include <optional>
 #include <templates/attention/common/tile_schedule.cuh>
 
 namespace fa2 {
@@ -26,6 +29,23 @@ constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap =
 
 int wider_dim(const AttentionTraits& traits) {
   return std::max(traits.head_dim, traits.head_dim_v);
+}
+
+/// Whether texts change scores.
+bool changes_scores(const AttentionTraits& traits) {
+  if (traits.score_text == 0) return false;
+  const ScoreTexts& texts = score_texts(traits.score_text);
+  return !texts.bias.text.empty() || !texts.mod.text.empty();
+}
+
+/// Whether texts read captured tensors for each score, which takes registers for addresses.
+bool reads_tensors(const AttentionTraits& traits) {
+  return traits.score_text != 0 && scores_read_tensors(score_texts(traits.score_text));
+}
+
+/// Whether what a mask shows is known by the device alone, until it runs.
+bool captures_mask(const AttentionTraits& traits) {
+  return has_mask_text(traits) && reads_of_mask(score_texts(traits.score_text)).captures;
 }
 
 /// Completes a config of forward_sm90 with the fields that follow from the problem and the GPU.
@@ -79,9 +99,39 @@ HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) 
   // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. Factors of keys, and chunks
   // of sequences whose lengths only the device knows, take a register more.
   const bool has_chunks = traits.varlen && traits.attention_chunk;
+  if (reads_tensors(traits)) return {{kMostQueries, {exact(32)}}};
+  if (changes_scores(traits)) return {{kMostQueries, {exact(48), exact(32)}}};
+  if (has_mask_text(traits)) return {{kMostQueries, {safe, exact(48)}}};
   if (wider_dim(traits) < 256 || traits.page_size > 0 || traits.kv_type != KvType::same || has_chunks)
     return {{kMostQueries, {safe, exact(48)}}};
   return {{has_edges(traits) ? 1536 : 768, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
+}
+
+/// Whether scores are multiplied by a factor of their keys, before a softcap or a bias. That takes registers.
+bool multiplies_keys(const AttentionTraits& traits) {
+  return traits.kv_type != KvType::same && (traits.softcap || traits.alibi);
+}
+
+/// For head dims of at most 64. See table_of().
+HeuristicTable table_of_narrow(const AttentionTraits& traits, const Arch& arch) {
+  const bool reads = reads_tensors(traits);
+  const KernelConfig safe = safest(traits, arch);
+  // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
+  // that gathers rows leaves fewer. The largest of capped scores takes the most.
+  const bool is_lean = wider_dim(traits) == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits);
+  const bool is_rich = multiplies_keys(traits) || (traits.max_logits && traits.softcap);
+  const int tile_n = reads ? 80 : is_rich ? 96 : 128;
+  const KernelConfig three = completed(traits, arch, 12, is_lean ? tile_n : std::min(tile_n, 112),
+                                       {.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1});
+  const auto two = [&](int columns) {
+    return completed(traits, arch, 8, reads ? 48 : columns,
+                     {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
+  };
+  const HeuristicRange any{kMostQueries, {three, safe}};
+  if (has_edges(traits)) return {{1536, {two(64), three, safe}}, any};
+  return {{768, {two(64), three, safe}},
+          {1536, {two(traits.varlen || traits.dropout ? 64 : 80), three, safe}},
+          any};
 }
 
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
@@ -94,29 +144,16 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig safe = safest(traits, arch);
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
-  // Whether scores are multiplied by a factor of their keys, before a softcap or a bias. That takes registers.
-  const bool multiplies = traits.kv_type != KvType::same && (traits.softcap || traits.alibi);
-  if (head_dim <= 64) {
-    // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
-    // that gathers rows leaves fewer. The largest of capped scores takes the most.
-    const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits);
-    const bool is_rich = multiplies || (traits.max_logits && traits.softcap);
-    const KernelConfig three = with(12, is_rich ? 96 : is_lean ? 128 : 112, in_turns);
-    const auto two = [&](int tile_n) {
-      return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
-    };
-    const HeuristicRange any{kMostQueries, {three, safe}};
-    if (has_edges(traits)) return {{1536, {two(64), three, safe}}, any};
-    return {{768, {two(64), three, safe}},
-            {1536, {two(traits.varlen || traits.dropout ? 64 : 80), three, safe}},
-            any};
-  }
-  const KernelConfig wide = with(8, 128, guessing);
+  const bool multiplies = multiplies_keys(traits), reads = reads_tensors(traits);
+  if (head_dim <= 64) return table_of_narrow(traits, arch);
+  const KernelConfig wide = with(8, reads ? 96 : 128, guessing);
+  if (head_dim <= 96 && reads) return {{kMostQueries, {wide, safe}}};
   if (head_dim <= 96)
     return {{kMostQueries, {with(12, traits.dropout || multiplies ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
-    const KernelConfig three = traits.page_size > 0 ? with(12, 64, guessing) : with(12, 80, in_turns);
+    const KernelConfig three =
+        traits.page_size > 0 ? with(12, 64, guessing) : with(12, reads ? 64 : 80, in_turns);
     // Tiles that see little beside the blocks at the edges of a mask lose less if these are fewer.
     if (has_mask_text(traits)) return {{kMostQueries, {wide, three, safe}}};
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
@@ -124,7 +161,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     return {{1536, {wide, three, safe}}, any};
   }
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  if (head_dim <= 192) return {{kMostQueries, {with(8, 96, guessing_once), safe}}};
+  if (head_dim <= 192) return {{kMostQueries, {with(8, reads ? 80 : 96, guessing_once), safe}}};
   return table_of_widest(traits, arch);
 }
 
@@ -189,7 +226,18 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
   key_map_rules::use_maps_of_forward(p, configs);
+  // Until it runs nobody knows what a mask shows that captures tensors. Most of these tell documents, trees or images apart.
+  const auto small_blocks = config_for_partial_masks(p, arch);
+  if (small_blocks && captures_mask(traits)) configs.insert(configs.begin(), *small_blocks);
   return configs;
+}
+
+std::optional<KernelConfig> config_for_partial_masks(const PlannedProblem& p, const Arch& arch) {
+  const AttentionTraits traits = traits_of(p);
+  if (arch.interpreted || wider_dim(traits) > 128 || p.batch_invariant) return std::nullopt;
+  std::vector<KernelConfig> small{small_tiles(traits, arch)};
+  key_map_rules::use_maps_of_forward(p, small);
+  return small[0].key_map == 0 ? std::nullopt : std::optional(small[0]);
 }
 
 HeuristicLimits heuristic_limits(const AttentionTraits& traits, const Arch& arch) {

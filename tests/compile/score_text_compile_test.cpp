@@ -45,6 +45,22 @@ std::vector<KernelSource> text_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns Hopper's first choices for every width of heads, for short and for long sequences.
+std::vector<KernelSource> hopper_kernels() {
+  Kernels kernels;
+  std::size_t i = 0;
+  for (const ScoreTexts& texts : light_texts()) {
+    for (const int head_dim : {64, 96, 192, 256}) {
+      for (const int seqlen : {1000, 5000}) {
+        PlannedProblem p = square(head_dim, kMasks[i++ / 3 % 2], seqlen);
+        p.score_text = make_score_text(texts);
+        kernels.add(p, *find_arch("sm_90a"));
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns kernels of gradients, which every GPU can run.
 std::vector<KernelSource> gradient_kernels() {
   Kernels kernels;
@@ -64,6 +80,11 @@ std::vector<KernelSource> gradient_kernels() {
 TEST_CASE("score texts: kernels of light ones compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(text_kernels());
+}
+
+TEST_CASE("score texts: Hopper's kernels of every width of heads compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(hopper_kernels());
 }
 
 TEST_CASE("score texts: kernels of gradients of light ones compile without spills") {
