@@ -141,8 +141,20 @@ AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, co
     requests.add({Operation::forward, problem, {}, target_of(gpu)});
     const auto ahead_of_compiling = [&] { compile_ahead(gpu, problem, keeps_lse); };
     return AttentionPlan(
-        completed(plan_forward(planner_on(gpu, problem, ahead_of_compiling), notes), gpu, "plan"));
+        completed(forward_plan(planner_on(gpu, problem, ahead_of_compiling), notes, gpu), gpu, "plan"));
   });
+}
+
+Plan Context::Impl::forward_plan(Planner planner, const std::string& notes, const Device& gpu) {
+  const ScopedContext current(gpu.ordinal);
+  Plan plan = plan_forward(planner, notes);
+  const auto counts = make_constant_map(plan);
+  if (!counts || !counts->are_mostly_partial()) return plan;
+  planner.mask_is_partial = true;
+  Plan of_partial = plan_forward(planner, notes);
+  if (of_partial.steps.back().config == plan.steps.back().config) return plan;
+  make_constant_map(of_partial);
+  return of_partial;
 }
 
 BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ordinal,
@@ -151,6 +163,8 @@ BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ord
     const Device& gpu = device(ordinal);
     requests.add({Operation::backward, problem, gradients, target_of(gpu)});
     Plan plan = plan_backward(planner_on(gpu, problem), gradients, notes);
+    const ScopedContext current(gpu.ordinal);
+    make_constant_map(plan);
     return BackwardPlan(completed(std::move(plan), gpu, "backward plan"));
   });
 }
@@ -192,7 +206,6 @@ std::shared_ptr<const Plan> Context::Impl::completed(Plan plan, const Device& gp
       step.context_counters = counters.get(
           {gpu.ordinal, words}, [&] { return std::make_shared<LaunchCounters>(counter_sizes(words)); });
   }
-  make_constant_maps(plan);
   if (plan.workspace.scratch_bytes > 0)
     plan.scratch = scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
   log_plan(what, plan.explanation);

@@ -162,6 +162,8 @@ struct Context::Impl {
   /// Returns a planner that loads kernels on the GPU, and measures candidates there.
   Planner planner_on(const Device& gpu, const PlannedProblem& problem,
                      const std::function<void()>& before_compiling = {});
+  /// Returns the plan, with its constant map, and with tiles that suit what the mask's text shows.
+  Plan forward_plan(Planner planner, const std::string& notes, const Device& gpu);
   /// Completes a plan for the GPU: the check of its tables, and memory for calls without a workspace. Logs the plan as `what`.
   std::shared_ptr<const Plan> completed(Plan plan, const Device& gpu, std::string_view what);
   /// Returns the choices that may run instead of `choice`. If nothing may be compiled, these are cached

@@ -2,6 +2,7 @@
 #include <api/coverage.h>
 #include <autotune/config_choice.h>
 #include <fmt/format.h>
+#include <generator/key_map_layout.h>
 #include <planning/backward.h>
 #include <planning/dropout_mask.h>
 #include <planning/forward.h>
@@ -83,13 +84,21 @@ Planner planner_of(const PlanRequest& request, ConfigChooser& chooser, Lookups& 
   return planner;
 }
 
+/// Needs the kernels of a forward, whatever the mask's text shows.
+void need_forward(Planner planner) {
+  forward_kernels(planner);
+  if (!has_mask_text(planner.problem)) return;
+  planner.mask_is_partial = true;
+  forward_kernels(planner);
+}
+
 /// Needs every kernel of the request.
 void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& lookups) {
   const auto& [operation, problem, gradients, target] = request;
   std::string notes;
   switch (operation) {
     case Operation::forward:
-      if (has_output(problem)) forward_kernels(planner_of(request, chooser, lookups));
+      if (has_output(problem)) need_forward(planner_of(request, chooser, lookups));
       return;
     case Operation::backward:
       backward_kernels(planner_of(request, chooser, lookups), gradients, notes);

@@ -28,7 +28,10 @@ std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Targ
                                        PrecompileScope scope, ConfigChooser& chooser) {
   if (scope == PrecompileScope::any_size) return chooser.every_choice(problem, target, pass);
   if (!chooser.has_kernel(problem, target, pass)) return {};
-  return {{problem, chooser.choose(problem, target, {}, pass)}};
+  std::vector<PossibleChoice> choices = {{problem, chooser.choose(problem, target, {}, pass)}};
+  if (auto of_partial = ConfigChooser::for_partial_mask(choices[0].choice, problem, target))
+    choices.push_back({problem, *std::move(of_partial)});
+  return choices;
 }
 
 /// Returns the new request; null if the kernel has one already.

@@ -137,8 +137,11 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& pr
     return all;
   }
   for (auto& [p, choice] : recorded_choices(problem, target, pass)) add(p, std::move(choice));
-  for (const PlannedProblem& p : heuristic_cases(problem, target.arch, pass))
-    add(p, guess(p, target, pass, {}));
+  for (const PlannedProblem& p : heuristic_cases(problem, target.arch, pass)) {
+    const ConfigChoice choice = guess(p, target, pass, {});
+    add(p, choice);
+    if (auto of_partial = for_partial_mask(choice, p, target)) add(p, *std::move(of_partial));
+  }
   return all;
 }
 
@@ -151,6 +154,18 @@ std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice
     choices.push_back({other.config, ConfigOrigin::heuristic, other.reason, std::nullopt});
   }
   return choices;
+}
+
+std::optional<ConfigChoice> ConfigChooser::for_partial_mask(const ConfigChoice& choice,
+                                                            const PlannedProblem& problem,
+                                                            const Target& target) {
+  const auto config_of = kind_of(choice.config).config_for_partial_masks;
+  if (choice.origin != ConfigOrigin::heuristic || choice.config.key_map == 0 || config_of == nullptr)
+    return std::nullopt;
+  const std::optional<KernelConfig> config = config_of(problem, target.arch);
+  if (!config || *config == choice.config || why_rejected(problem, *config, target.arch)) return std::nullopt;
+  return ConfigChoice{*config, ConfigOrigin::heuristic,
+                      "the table's entry for masks that show most of their blocks in part", std::nullopt};
 }
 
 ConfigChoice ConfigChooser::guess(const PlannedProblem& problem, const Target& target, KernelPass pass,

@@ -106,6 +106,10 @@ class ConfigChooser {
   std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target,
                                            KernelPass pass = KernelPass::forward) const;
 
+  /// Returns the choice in place of `choice` for a mask in a text that shows most of its blocks in part; none if `choice` stays.
+  static std::optional<ConfigChoice> for_partial_mask(const ConfigChoice& choice,
+                                                      const PlannedProblem& problem, const Target& target);
+
   /// Returns the replacements for a `choice` whose kernel is not available: none for a pinned config, else the heuristic's other
   /// choices.
   static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,

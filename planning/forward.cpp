@@ -6,13 +6,18 @@
 #include <planning/text_params.h>
 #include <planning/widened_keys.h>
 
+#include <optional>
 #include <utility>
 
 namespace fa2 {
 namespace {
 
 LoadedKernel attention_kernel(const Planner& planner) {
-  return planner.pick_first(planner.choose(KernelPass::forward));
+  const ConfigChoice choice = planner.choose(KernelPass::forward);
+  const auto of_partial = planner.mask_is_partial
+                              ? ConfigChooser::for_partial_mask(choice, planner.problem, planner.target)
+                              : std::nullopt;
+  return planner.pick_first(of_partial.value_or(choice));
 }
 
 }  // namespace

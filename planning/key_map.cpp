@@ -1,6 +1,7 @@
 // One part of the scratch, which one step writes and the next one reads.
-#include <core/mask_reads.h>
+#include <core/text_reads.h>
 #include <fa2/score_text.h>
+#include <fmt/format.h>
 #include <generator/key_map_layout.h>
 #include <planning/key_map.h>
 #include <planning/step_request.h>
@@ -8,7 +9,11 @@
 #include <runtime/written_bytes.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,12 +33,34 @@ void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
   plan.add(std::move(map));
 }
 
-void make_constant_maps(Plan& plan) {
+namespace {
+
+/// Counts the bits of a map in host memory.
+MapCounts counted(const KeyMapLayout& layout, const std::vector<std::uint32_t>& words) {
+  MapCounts counts{.blocks = layout.rows() * layout.blocks};
+  const auto of_tile = static_cast<std::size_t>(layout.words);
+  for (std::size_t tile = 0; tile < words.size(); tile += 2 * of_tile) {
+    for (std::size_t i = tile; i < tile + of_tile; ++i) {
+      counts.seen += std::popcount(words[i]);
+      counts.whole += std::popcount(words[i] & words[i + of_tile]);
+    }
+  }
+  return counts;
+}
+
+std::string note_of(const MapCounts& counts, const KernelConfig& config) {
+  return fmt::format("the mask's text shows {} of {} blocks of {} x {}, {} of them in part", counts.seen,
+                     counts.blocks, config.tile_m, config.tile_n, counts.seen - counts.whole);
+}
+
+}  // namespace
+
+std::optional<MapCounts> make_constant_map(Plan& plan) {
   const AttentionProblem& problem = plan.problem;
   const auto makes_map = [](const Step& step) { return step.config.kernel == KernelId::key_map; };
   const auto found = std::ranges::find_if(plan.steps, makes_map);
   if (found == plan.steps.end() || problem.varlen || reads_of_mask(score_texts(problem.score_text)).captures)
-    return;
+    return std::nullopt;
   Step map = std::move(*found);
   plan.steps.erase(found);
   const auto buffer = std::make_shared<DeviceBuffer>(map.texts.map_part.bytes);
@@ -47,7 +74,10 @@ void make_constant_maps(Plan& plan) {
   WrittenBytes written;
   const OwnedStream stream;
   launch(map, {.problem = problem, .args = args, .operands = operands, .written = &written}, stream.get());
-  stream.synchronize();
+  std::vector<std::uint32_t> words(map.texts.map_part.bytes / sizeof(std::uint32_t));
+  buffer->download(words.data(), map.texts.map_part.bytes, 0, stream.get());
+  const MapCounts counts = counted(map.texts.map, words);
+  plan.explanation.notes = joined_notes(plan.explanation.notes, note_of(counts, map.config));
   plan.workspace.scratch_bytes = 0;
   for (Step& step : plan.steps) {
     if (step.texts.map_part.bytes > 0) step.texts.map_part = {}, step.texts.constant_map = buffer;
@@ -55,6 +85,7 @@ void make_constant_maps(Plan& plan) {
       plan.workspace.scratch_bytes =
           std::max(plan.workspace.scratch_bytes, step.scratch.begin + whole_part(step.scratch.bytes));
   }
+  return counts;
 }
 
 }  // namespace fa2

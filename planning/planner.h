@@ -35,6 +35,9 @@ struct Planner {
     return Search();
   };
 
+  /// Whether the mask's text shows most of its blocks in part, as far as anybody knows.
+  bool mask_is_partial = false;
+
   /// Returns a planner like this one, for another problem.
   Planner of(const PlannedProblem& other) const;
   /// Returns the config that the chooser wants for a pass.

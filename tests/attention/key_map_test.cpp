@@ -220,6 +220,53 @@ TEST_CASE("key maps: of a mask that captures nothing there is one for all calls,
   }
 }
 
+TEST_CASE("key maps: a plan says how many blocks its mask shows") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  ContextOptions options = untuned();
+  options.config = parse_config("kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=2,key_map=1");
+  Context context(options);
+  for (const Case& of : {cases()[0], cases()[1], cases()[4]}) {
+    int blocks = 0, seen = 0, part = 0;
+    for (int tile = 0; tile < 300; tile += 64) {
+      for (int block = 0; block < 411; block += 32) {
+        bool any = false, all = true;
+        for (int query = tile; query < std::min(tile + 64, 300); ++query) {
+          for (int key = block; key < std::min(block + 32, 411); ++key) {
+            const bool sees = of.functions.mask(At{.query = query, .key = key});
+            any |= sees, all &= sees;
+          }
+        }
+        ++blocks, seen += any, part += any && !all;
+      }
+    }
+    const std::string notes = context.plan(problem_of(0, of.texts)).explain().notes;
+    INFO(notes);
+    CHECK(notes.find("the mask's text shows " + std::to_string(seen) + " of " + std::to_string(blocks) +
+                     " blocks of 64 x 32, " + std::to_string(part) + " of them in part") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("key maps: a mask that shows most blocks in part has small ones") {
+  if (cannot_run_sm_90a()) return;
+  if (device(device_under_test()).arch.interpreted) {
+    MESSAGE("skipped: the interpreter runs forward_sm80, whose blocks are small");
+    return;
+  }
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const auto rows_for = [&](const Case& of) {
+    AttentionProblem p{.head_dim = 128, .heads_q = 8, .heads_kv = 8, .seqlen_q = 2000, .seqlen_k = 2000};
+    p.score_text = make_score_text(of.texts);
+    const Explanation explanation = context.plan(p).explain();
+    CHECK(explanation.kernels[0].config.tile_m == explanation.kernels[1].config.tile_m);
+    return explanation.kernels[1].config.tile_m;
+  };
+  CHECK(rows_for(cases()[0]) > 64);   // a prefix
+  CHECK(rows_for(cases()[1]) == 64);  // documents
+}
+
 TEST_CASE("key maps: a pack has the kernels that make them") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

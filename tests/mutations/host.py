@@ -24,7 +24,7 @@ BUGS = {
          "attention chunks"),
     ],
     "key_map.cpp": [
-        ("make_constant_maps", "maps: one for all calls of a mask that captures", ".captures) return;", ".batch) return;", "key maps: of a mask"),
+        ("make_constant_map", "maps: one for all calls of a mask that captures", ".captures)\n    return std::nullopt;", ".batch)\n    return std::nullopt;", "key maps: of a mask"),
     ],
     "text_params.cpp": [
         ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &map, sizeof map);",

@@ -4,6 +4,7 @@
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <fa2/score_text.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/parallel.h>
@@ -352,4 +353,33 @@ TEST_CASE("other failures do not lead to another choice, and a pinned config has
   CHECK(builds == 1);
   const ConfigChoice pinned{another_config(), ConfigOrigin::pinned, "", std::nullopt};
   CHECK(ConfigChooser::alternatives(pinned, some_problem(), some_gpu()).empty());
+}
+
+TEST_CASE("masks that show most blocks in part: another config of the heuristic's, which packs have too") {
+  const Target hopper{*find_arch("sm_90a"), "Some GPU", 132};
+  PlannedProblem p({.head_dim = 128, .heads_q = 16, .seqlen_q = 4096, .seqlen_k = 4096}, {});
+  p.score_text = make_score_text({.mask = "return at.key / 300 == at.query / 300;"});
+  p = p.normalized();
+  ChoiceSettings settings;
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  const ConfigChoice choice = chooser.choose(p, hopper);
+  const auto small = ConfigChooser::for_partial_mask(choice, p, hopper);
+  REQUIRE(small.has_value());
+  CHECK(small->config.tile_m < choice.config.tile_m);
+  CHECK(small->config.key_map == 1);
+  CHECK_FALSE(why_rejected(p, small->config, hopper.arch).has_value());
+  CHECK_FALSE(ConfigChooser::for_partial_mask(*small, p, hopper).has_value());
+  CHECK(std::ranges::any_of(chooser.every_choice(p, hopper), [&](const PossibleChoice& possible) {
+    return possible.choice.config == small->config;
+  }));
+
+  ConfigChoice measured = choice;
+  measured.origin = ConfigOrigin::tuned_exact;
+  CHECK_FALSE(ConfigChooser::for_partial_mask(measured, p, hopper).has_value());
+
+  // A mask that captures has them at once, because nobody counts.
+  p.score_text = make_score_text(
+      {.mask = "return ids(at.query) == ids(at.key);", .captures = {{"ids", CaptureType::i32, 1}}});
+  CHECK(chooser.choose(p, hopper).config == small->config);
 }
