@@ -42,6 +42,9 @@ def config_of(family: str, head_dim: int) -> Any:
     if family == "gpt_oss":
         experts = {"num_local_experts": 2, "num_experts_per_tok": 2}  # the router has no choice
         return transformers.GptOssConfig(**decoder, **experts, sliding_window=8, layer_types=layers)
+    if family == "llama4":
+        sizes = {"intermediate_size_mlp": 8 * head_dim, "num_local_experts": 1, "attention_chunk_size": 7}
+        return transformers.Llama4TextConfig(**decoder, **sizes, layer_types=["chunked_attention", "full_attention"], moe_layers=[])
     if family == "bert":
         return transformers.BertConfig(**sizes)
     assert family == "t5"
@@ -56,6 +59,7 @@ CLASSES = {
     "gemma2": "Gemma2ForCausalLM",
     "gemma4": "Gemma4ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
+    "llama4": "Llama4ForCausalLM",
     "bert": "BertModel",
     "t5": "T5ForConditionalGeneration",
 }
@@ -133,8 +137,7 @@ def test_forward(family: str, padding: str, device: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(transformers, "Gemma4TextConfig"), reason="this transformers has no Gemma 4")
-def test_wide_global_layers(monkeypatch: Any, device: str) -> None:
-    monkeypatch.setattr(fa2.transformers._attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
+def test_wide_global_layers(device: str, kernels_alone: None) -> None:
     models = models_of("gemma4", device)
     with torch.no_grad():
         check(*(outputs(model, *models.batch("left")) for model in models))
@@ -246,18 +249,53 @@ def test_compiles_as_one_graph(padding: str, device: str) -> None:
     check(exact, eager, result.logits[counts.bool()])
 
 
-def test_position_bias_goes_by_pytorch(device: str) -> None:
+@pytest.fixture
+def kernels_alone(monkeypatch: Any) -> None:
+    monkeypatch.setattr(fa2.transformers._attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_position_bias(padding: str, device: str, kernels_alone: None) -> None:
+    models = models_of("t5", device)
+    tokens, counts = models.batch(padding)
+    inputs = {"input_ids": tokens, "attention_mask": counts, "decoder_input_ids": tokens[:, 11:18]}
+    with torch.no_grad():
+        check(*(model(**inputs).logits for model in models))
+
+
+def test_generate_with_position_bias(device: str, kernels_alone: None) -> None:
     models = models_of("t5", device)
     tokens, counts = models.batch("right")
+    inputs = {"input_ids": tokens, "attention_mask": counts}
+    made = models.fa2.generate(**inputs, max_new_tokens=3, min_new_tokens=3, do_sample=False, return_dict_in_generate=True, output_logits=True)
     with torch.no_grad():
-        results = [
-            model(input_ids=tokens, attention_mask=counts, decoder_input_ids=tokens[:, :7]).logits for model in models
-        ]
-    check(*results)
+        whole = [model(**inputs, decoder_input_ids=made.sequences[:, :-1]).logits.float() for model in (models.exact, models.eager)]
+    check(*whole, torch.stack(made.logits, 1))
+
+
+def test_position_bias_with_gradients_goes_by_pytorch(monkeypatch: Any, device: str) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(fa2.transformers._attention._logger, "warning_once", warnings.append)
+    models = models_of("t5", device)
+    tokens, counts = models.batch("right")
+    found = []
+    for model in models:
+        model = copy.deepcopy(model).train()
+        for module in model.modules():
+            for name in ("p", "dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+        logits = model(input_ids=tokens, attention_mask=counts, decoder_input_ids=tokens[:, :7]).logits
+        logits.float().log_softmax(-1)[..., 7].mean().backward()
+        found.append({name: x.grad for name, x in model.named_parameters() if "relative_attention_bias" in name})
+    assert len(found[0]) == 2
+    for name in found[0]:
+        check(*(gradients[name] for gradients in found), factor=4.0)
+    assert any("position_bias.requires_grad = True" in text for text in warnings)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
-def test_masks_with_gaps_go_by_pytorch(family: str, device: str) -> None:
+def test_masks_with_gaps(family: str, device: str, kernels_alone: None) -> None:
     models = models_of(family, device)
     tokens, counts = models.batch("left")
     counts[:, 12:15] = 0
@@ -265,8 +303,10 @@ def test_masks_with_gaps_go_by_pytorch(family: str, device: str) -> None:
         check(*(outputs(model, tokens, counts) for model in models))
 
 
-def test_masks_of_four_dimensions(device: str) -> None:
-    models = models_of("llama", device)
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@pytest.mark.parametrize("family", ["llama", "gpt_oss"])
+def test_masks_of_four_dimensions(family: str, kind: str, device: str, kernels_alone: None) -> None:
+    models = models_of(family, device)
     tokens, _ = models.batch()
     seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril()
     seen[:, :4] = True  # a bidirectional prefix
@@ -274,6 +314,55 @@ def test_masks_of_four_dimensions(device: str) -> None:
     for model in models:
         lowest = torch.finfo(model.dtype).min
         mask = torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, lowest)[None, None]
+        if kind == "bool" and model is models.fa2:  # eager attention would add it
+            mask = seen[None, None]
+        both = {"full_attention": mask, "sliding_attention": mask} if family == "gpt_oss" else mask
+        with torch.no_grad():
+            results.append(model(input_ids=tokens, attention_mask=both, use_cache=False).logits)
+    check(*results)
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_chunks(padding: str, monkeypatch: Any, device: str, kernels_alone: None) -> None:
+    monkeypatch.setattr(fa2.transformers._lengths, "AttentionMaskInterface", lambda: pytest.fail("a matrix was made"))
+    models = models_of("llama4", device)
+    with torch.no_grad():
+        check(*(outputs(model, *models.batch(padding)) for model in models))
+
+
+def test_images_see_themselves(monkeypatch: Any, device: str, kernels_alone: None) -> None:
+    """A function of the model's own, with gradients and checkpointing."""
+    from transformers import masking_utils
+
+    models = models_of("llama", device)
+    images = torch.full((3, models.length), -1, device=device)
+    images[:, 3:9], images[1, 12:15] = 0, 1
+    original = masking_utils.create_causal_mask
+
+    def create(*args: Any, **keywords: Any) -> Any:
+        mask = original(*args, **keywords, or_mask_function=lambda b, h, q, k: (images[b, q] == images[b, k]) & (images[b, q] >= 0))
+        seen.append(mask)
+        return mask
+
+    monkeypatch.setattr("transformers.models.llama.modeling_llama.create_causal_mask", create)
+    seen: list[Any] = []
+    exact, eager, found = (gradients(model, "none", models, checkpointing=True) for model in models)
+    for name in exact:
+        check(exact[name], eager[name], found[name], factor=4.0)
+    assert [type(x).__name__ for x in seen] == ["Tensor", "Tensor", "FunctionMask"]
+    mask = seen[2]
+    assert mask.to(mask.device) is mask and mask.size() == (3, 1, models.length, models.length), "nothing needs its elements"
+    assert torch.equal(mask & True, seen[0] == 0), "as a tensor it is the matrix"
+
+
+def test_a_mask_of_four_dimensions_compiles_as_one_graph(device: str, kernels_alone: None) -> None:
+    models = models_of("llama", device)
+    tokens, _ = models.batch()
+    seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril(3)[None, None]
+    compiled = torch.compile(models.fa2, fullgraph=True, backend="inductor" if device == "cuda" else "eager")
+    results = []
+    for model in (models.exact, models.eager, compiled):
+        mask = seen if model is compiled else torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, torch.finfo(model.dtype).min)
         with torch.no_grad():
             results.append(model(input_ids=tokens, attention_mask=mask, use_cache=False).logits)
     check(*results)

@@ -11,7 +11,7 @@ from .._attention import attention
 from .._padding import pad_head_dim
 from ._lengths import Lengths, are_causal, are_lengths
 from ._packing import is_packed, read_packed
-from ._patterns import attend_pattern, pattern_of
+from ._patterns import attend_pattern, pattern_of, texts_of
 
 _logger = logging.get_logger(__name__)
 
@@ -37,11 +37,13 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """Returns (out (batch, seqlen_q, heads, head_dim_v), None) for query (batch, heads, seqlen_q, head_dim) and keys likewise.
 
-    attention_mask: what find_lengths() returned. For a mask (batch, 1 or heads, seqlen_q, seqlen_k) of bool or numbers to
-    add, and for position_bias, PyTorch's operations compute, and a warning says so once. sliding_window: how many keys a
-    query sees, itself included; without a causal mask, on either side. s_aux: sinks (heads). Sequences are packed if
-    cu_seq_lens_q is given, or if find_lengths() found it. If the mask does not say whether attention is causal,
-    is_causal does, or else the module's attribute.
+    attention_mask: what find_lengths() returned, or (batch or 1, heads or 1, seqlen_q, seqlen_k): bool, True for visible keys,
+    or numbers to add, the dtype's least for hidden keys. Four dimensions say all, so that neither is_causal nor sliding_window
+    counts. A query that sees no key gets 0. position_bias: numbers to add, likewise, next to any mask. If one of these requires
+    a gradient, PyTorch's operations compute, and a warning says so once.
+    sliding_window: how many keys a query sees, itself included; without a causal mask, on either side. s_aux: sinks (heads).
+    Sequences are packed if cu_seq_lens_q is given, or if find_lengths() found it. If the mask does not say whether attention is
+    causal, is_causal does, or else the module's attribute.
 
     Without gradients, keys and values are never copied. With gradients, they are copied if the mask has padding on the
     left and rows of one batch entry do not follow those of the entry before.
@@ -66,27 +68,41 @@ def attend(
     if sliding_window is not None and k.shape[1] > sliding_window:
         numbers["window_size"] = (sliding_window - 1, 0 if causal else sliding_window - 1)
 
-    if position_bias is not None or (attention_mask is not None and not are_lengths(attention_mask)):
-        what = "a mask with a pattern of its own" if position_bias is None else "a position bias"
-        _logger.warning_once(f"fa2 computes attention with {what} by PyTorch's operations")
-        pattern = pattern_of(q, k, attention_mask, position_bias, numbers)
-        return attend_pattern(q, k, v, pattern, numbers), None
+    pattern = None if attention_mask is None or are_lengths(attention_mask) else attention_mask
+    is_packed_batch = pattern is None and (cu_seq_lens_q is not None or (attention_mask is not None and is_packed(attention_mask)))
+    if position_bias is not None and is_packed_batch:
+        raise NotImplementedError("position_bias = given, must be None for packed sequences on fa2")
+    if (name := _requires_gradient(attention_mask=pattern, position_bias=position_bias)) is not None:
+        _logger.warning_once(f"{name}.requires_grad = True: fa2's kernels have no gradient of it, so PyTorch's operations compute attention")
+        return attend_pattern(q, k, v, pattern_of(q, k, attention_mask, position_bias, numbers), numbers), None
+    if pattern is not None and pattern.ndim == 4:
+        numbers.update(causal=False, window_size=(-1, -1))
 
     head_dim_v = v.shape[-1]
     q, k, v = (pad_head_dim(x) for x in (q, k, v))
-    if attention_mask is not None and is_packed(attention_mask):
-        if cu_seq_lens_q is None:
+    if is_packed_batch:
+        if cu_seq_lens_q is None and attention_mask is not None:
             cu_seq_lens_q, max_length_q = read_packed(attention_mask)
             cu_seq_lens_k, max_length_k = cu_seq_lens_q, max_length_q
         attention_mask = None
-    if attention_mask is not None:
-        out = _attend_lengths(q, k, v, Lengths.of_mask(attention_mask), numbers)
-    elif cu_seq_lens_q is not None:
+    lengths = None if attention_mask is None or pattern is not None else Lengths.of_mask(attention_mask)
+    if pattern is not None or position_bias is not None:
+        numbers.update(texts_of(q, k, pattern, position_bias, None if lengths is None else lengths.start))
+    if lengths is not None:
+        out = _attend_lengths(q, k, v, lengths, numbers)
+    elif cu_seq_lens_q is not None and pattern is None:
         borders = (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
         out = _attend_packed(q, k, v, borders, (max_length_q, max_length_k), numbers)
     else:
         out = attention(q, k, v, **numbers)
     return out[..., :head_dim_v], None
+
+
+def _requires_gradient(**tensors: torch.Tensor | None) -> str | None:
+    """Returns the name of the first tensor whose gradient this forward must prepare."""
+    if not torch.is_grad_enabled():
+        return None
+    return next((name for name, x in tensors.items() if x is not None and x.requires_grad), None)
 
 
 def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -15,8 +15,12 @@ from typing import Any
 import torch
 from transformers import AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
+from transformers.utils import logging
 
+from ._functions import FunctionMask, text_of
 from ._packing import find_packed
+
+_logger = logging.get_logger(__name__)
 
 #: The functions of transformers.masking_utils whose masks attend() computes from lengths, is_causal and sliding_window.
 _KNOWN = frozenset(
@@ -132,7 +136,7 @@ def find_lengths(
     device: torch.device | str = "cpu",
     **others: Any,
 ) -> torch.Tensor | None:
-    """Returns the mask: None if every key counts, else lengths, or for other patterns the mask that sdpa would get.
+    """Returns the mask: None if every key counts, else lengths, or for other patterns a FunctionMask or the mask that sdpa would get.
 
     The arguments are transformers': key j has position kv_offset + j, query i has position q_offset + i, and
     attention_mask (batch, positions) says which positions count; later ones do not. The values are read once per forward,
@@ -148,7 +152,7 @@ def find_lengths(
     if local_size is not None and kv_length + kv_offset <= local_size:
         parts.discard("chunked_overlay")  # there is only one chunk
 
-    def make_pattern() -> torch.Tensor:
+    def make_matrix() -> torch.Tensor:
         made: torch.Tensor = AttentionMaskInterface()["sdpa"](
             batch_size=batch_size,
             q_length=q_length,
@@ -163,6 +167,19 @@ def find_lengths(
             **{**others, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False},
         )
         return made
+
+    def make_pattern() -> torch.Tensor:
+        """Returns a FunctionMask, or the matrix where that is as small as its columns, or must be a graph's."""
+        if q_length == 1 or torch.compiler.is_compiling() or (attention_mask is not None and not _may_read(attention_mask)):
+            return make_matrix()
+        counts = None if attention_mask is None else _keys_that_count(attention_mask, kv_length, kv_offset)
+        if counts is not None and counts.all():
+            counts = None
+        text, problem = text_of(mask_function, counts, q_offset, kv_offset)
+        if text is None:
+            _logger.warning_once(f"fa2 reads the matrix of a mask: {problem}")
+            return make_matrix()
+        return FunctionMask((batch_size, 1, q_length, kv_length), device, text, make_matrix)
 
     is_local = "sliding_window_bidirectional_overlay" in parts
     if not parts <= _KNOWN or (is_local and q_length != kv_length):

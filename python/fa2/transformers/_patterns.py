@@ -1,4 +1,4 @@
-"""Computes attention with masks of any pattern or with a position bias by PyTorch's operations."""
+"""Masks of any pattern and position biases: as captured tensors for kernels, or for gradients of them by PyTorch's operations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,66 @@ from typing import Any
 
 import torch
 
+from .._scores import ScoreText
+from ._functions import FunctionMask
 from ._lengths import Lengths, are_lengths
-from ._packing import is_packed
+
+_PLACE = "at.batch, at.head, at.query, at.key"
+
+
+def texts_of(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    mask: torch.Tensor | None,
+    position_bias: torch.Tensor | None,
+    start: torch.Tensor | None,
+) -> dict[str, ScoreText]:
+    """Returns attention()'s `bias` and `mask_mod` for a mask with a pattern and a position bias. Copies neither.
+
+    start: (batch + 1), the key of the tensors that attention() counts as each sequence's key 0; None: key 0.
+    """
+    sizes = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    terms, captures, texts = [], {}, {}
+    if isinstance(mask, FunctionMask):
+        texts["mask_mod"] = mask.text
+    elif mask is not None:
+        mask = _expanded("attention_mask", checked(mask), sizes)
+        visible = f"attention_mask({_PLACE})"
+        if mask.dtype != torch.bool:
+            terms.append(visible)
+            captures["attention_mask"] = mask
+            visible = f"{visible} > {torch.finfo(mask.dtype).min!r}f"
+        texts["mask_mod"] = ScoreText(f"return {visible};", {"attention_mask": mask})
+    if position_bias is not None:
+        captures["position_bias"] = _expanded("position_bias", position_bias, sizes)
+        place = _PLACE
+        if start is not None:
+            captures["start"] = start
+            place = f"{_PLACE} + start(at.batch)"
+        terms.append(f"position_bias({place})")
+    if terms:
+        texts["bias"] = ScoreText(f"return {' + '.join(terms)};", captures)
+    return texts
+
+
+def checked(mask: torch.Tensor) -> torch.Tensor:
+    """Returns a mask that is no lengths with four dimensions."""
+    if mask.ndim == 2:
+        return mask[:, None, None].bool()
+    if mask.ndim != 4 or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise ValueError(
+            f"attention_mask = {mask.dtype} {tuple(mask.shape)}, must be bool or numbers to add, (batch, heads, seqlen_q, "
+            "seqlen_k), or (batch, seqlen_k): which keys count"
+        )
+    return mask
+
+
+def _expanded(name: str, x: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
+    """Returns x, whose dimensions may be 1, and whose keys may be too many, in these sizes."""
+    kept = x if x.shape[-1] == 1 else x[..., : sizes[3]]
+    if any(n not in (1, size) for n, size in zip(kept.shape, sizes)):
+        raise ValueError(f"{name}.shape = {tuple(x.shape)}, must be {sizes}: (batch, heads, seqlen_q, seqlen_k), each of these or 1")
+    return kept.to(torch.float32 if x.dtype == torch.float64 else x.dtype).expand(sizes)
 
 
 def pattern_of(
@@ -17,19 +75,15 @@ def pattern_of(
     position_bias: torch.Tensor | None,
     numbers: dict[str, Any],
 ) -> torch.Tensor:
-    """Returns numbers to add to scores, (batch, heads, seqlen_q, seqlen_k), or bool: which keys are visible."""
-    if mask is not None and are_lengths(mask) and is_packed(mask):
-        raise NotImplementedError("position_bias = given, must be None for packed sequences on fa2")
+    """Returns numbers to add to scores, (batch, heads, seqlen_q, seqlen_k), or bool: which keys are visible.
+
+    mask: a pattern, or lengths, which `numbers` complete.
+    """
     if mask is None or are_lengths(mask):
         mask = _visible(q, k, None if mask is None else Lengths.of_mask(mask), numbers)
     elif mask.ndim == 2:
-        mask = mask[:, None, None].bool() & _visible(q, k, None, numbers)
-    elif mask.ndim != 4 or not (mask.dtype == torch.bool or mask.is_floating_point()):
-        raise ValueError(
-            f"attention_mask = {mask.dtype} {tuple(mask.shape)}, must be bool or numbers to add, (batch, heads, seqlen_q, "
-            "seqlen_k), or (batch, seqlen_k): which keys count"
-        )
-    mask = mask[..., : k.shape[1]]
+        mask = checked(mask) & _visible(q, k, None, numbers)
+    mask = checked(mask)[..., : k.shape[1]]
     if position_bias is None:
         return mask
     bias = position_bias[..., : k.shape[1]].to(q.dtype)
