@@ -50,10 +50,8 @@ void release(Call* call) {
   for (int i = FA2_Q; i <= FA2_V; ++i) Py_CLEAR(call->copies[i]);
 }
 
-/* Binding has set the problem's sizes, and the texts' number to 0. */
 static int finish_binding(Call* call, fa2_status status) {
-  if (status != FA2_OK) return raise_status(status), -1;
-  return call->options[SCORE_TEXT] == Py_None ? 0 : read_scores(call);
+  return status == FA2_OK ? read_captures(call) : (raise_status(status), -1);
 }
 
 int bind_forward(Call* call) {

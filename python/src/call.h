@@ -60,7 +60,7 @@ int read_options(Call* call);
 
 /* ---- scores.c ---- */
 
-/* Reads the texts' number, and what the call captures for them. Must follow the binding of tensors, whose device captures have. */
-int read_scores(Call* call);
+/* Reads what the call captures for texts. Must follow the binding of tensors, whose device captures have. */
+int read_captures(Call* call);
 
 #endif

@@ -50,7 +50,8 @@ int read_options(Call* call) {
       read_bound(options[WINDOW_RIGHT], "window_size[1]", &p->has_window_right, &p->window_right) < 0 ||
       read_chunk(options[ATTENTION_CHUNK], &p->has_attention_chunk, &p->attention_chunk) < 0 ||
       read_longest(options[MAX_SEQLEN_Q], "max_seqlen_q", &p->seqlen_q) < 0 ||
-      read_longest(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0)
+      read_longest(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0 ||
+      (options[SCORE_TEXT] != Py_None && read_int(options[SCORE_TEXT], "score_text", &p->score_text) < 0))
     return -1;
   p->mask = (int32_t)mask;
   p->missing_pages = missing != 0;

@@ -110,11 +110,10 @@ static int read_captured_tensor(PyObject* given, Call* call, Py_ssize_t index) {
   return 0;
 }
 
-int read_scores(Call* call) {
+int read_captures(Call* call) {
   PyObject* const captures = call->options[CAPTURES];
-  if (read_int(call->options[SCORE_TEXT], "score_text", &call->problem.score_text) < 0) return -1;
   const Py_ssize_t count = captures != Py_None ? count_captures(captures) : 0;
-  if (count < 0) return -1;
+  if (count <= 0) return (int)count;
   memset(call->captures, 0, sizeof call->captures);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const given = PyTuple_GetItem(captures, i);
