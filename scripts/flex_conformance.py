@@ -26,8 +26,8 @@ PASSED, RAISED, FAILED, SKIPPED, OTHER = RESULTS = ("passed", "raised", "failed"
 WIDTH, NAMES = 80, 38  # of the table, and of the names in it
 #: Names in tests of what the compiler does, rather than of results.
 OF_COMPILERS = frozenset(
-    """CompileCounter CompileCounterWithBackend FileCheck counters explain export fresh_cache make_fx metrics normalize_gm
-    run_and_get_code run_fw_bw_and_get_code""".split()
+    """BackendCompilerFailed CompileCounter CompileCounterWithBackend EagerAndRecordGraphs FileCheck counters explain export
+    frame_count fresh_cache make_fx metrics normalize_gm run_and_get_code run_fw_bw_and_get_code""".split()
 )
 
 

@@ -165,6 +165,30 @@ def test_pytorchs_masks_and_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(fa2.flex_attention(*qkv(), block_mask=empty), fa2.flex_attention(*qkv()))
 
 
+def test_pages_of_pytorch() -> None:
+    """Its masks map pages to positions by tables that functions read."""
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    paged = pytest.importorskip("torch.nn.attention.experimental._paged_attention")
+    page, pages = 16, BATCH * 3 + 2
+    q, k, v = qkv()
+    k_cache, v_cache = (torch.zeros(1, HEADS, pages * page, 16).half() for _ in range(2))
+    table = paged.PagedAttention(pages, page, BATCH, device="cpu")
+    for length in (0, page, KEYS):  # so that sequences take turns
+        for entry in range(BATCH):
+            table.reserve(torch.tensor(entry), torch.tensor(length))
+    table.assign(torch.arange(BATCH), torch.arange(KEYS).expand(BATCH, -1), k, v, k_cache, v_cache)
+    logical = flex.create_block_mask(documents, BATCH, None, QUERIES, KEYS, device="cpu", BLOCK_SIZE=page)
+
+    def score_mod(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+        return score + 0.1 * (q - k)
+
+    converted = table.get_score_mod(score_mod), table.convert_logical_block_mask(logical)
+    out, lse = fa2.flex_attention(q, k_cache, v_cache, *converted, return_lse=True)
+    expected, expected_lse = reference(q, k, v, score_mod=score_mod, mask_mod=documents)
+    assert score_reference.error(out, expected) < 2e-3
+    assert torch.allclose(lse.double(), expected_lse, atol=2e-3)
+
+
 def row_of(number: int) -> Any:
     q, k, v = qkv()
     return q[:, :, 16 * number : 16 * (number + 1)], k, v
