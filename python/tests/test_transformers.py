@@ -147,7 +147,7 @@ def test_wide_global_layers(device: str, kernels_alone: None) -> None:
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("padding", ["none", "left"])
-@pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.parametrize("family", [*DECODERS, "llama4"])
 def test_generate(family: str, padding: str, cache: str, device: str) -> None:
     models = models_of(family, device)
     tokens, counts = models.batch(padding)

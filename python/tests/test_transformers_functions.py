@@ -129,7 +129,7 @@ def test_masks_of_numbers(dtype: Any, kernels_alone: None) -> None:
     torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 5, 12), (2, 4, 5, 12), (2, 1, 1, 12), (1, 4, 5, 16), (2, 1, 5, 1)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 1, 5, 12), (2, 4, 5, 12), (2, 1, 1, 12), (1, 4, 5, 16), (2, 1, 5, 1), (1, 1, 1, 1)], ids=str)
 def test_dimensions_of_masks_and_biases_may_be_one(sizes: Any, monkeypatch: Any, kernels_alone: None) -> None:
     seen = []
     monkeypatch.setattr(_attention, "attention", lambda *a, **b: (seen.append(b), fa2.attention(*a, **b))[1])
@@ -138,6 +138,7 @@ def test_dimensions_of_masks_and_biases_may_be_one(sizes: Any, monkeypatch: Any,
     mask, bias = torch.rand(sizes, generator=generator) < 0.7, torch.randn(sizes, generator=generator)
     mask[..., 0] = True
     out, _ = fa2.transformers.attend(Layer().eval(), *tensors, mask, position_bias=bias)
+    assert ("at.head" in seen[0]["mask_mod"].text) == (sizes[1] > 1) and ("at.batch" in seen[0]["bias"].text) == (sizes[0] > 1)
     captures = {**seen[0]["mask_mod"].captures, **seen[0]["bias"].captures}
     assert {name: x.data_ptr() for name, x in captures.items()} == {"attention_mask": mask.data_ptr(), "position_bias": bias.data_ptr()}
     q, k, v = (x.float().repeat_interleave(4 // x.shape[1], 1) for x in tensors)

@@ -10,9 +10,6 @@ from .._scores import ScoreText
 from ._functions import FunctionMask
 from ._lengths import Lengths, are_lengths
 
-_PLACE = "at.batch, at.head, at.query, at.key"
-
-
 def texts_of(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -29,23 +26,35 @@ def texts_of(
     if isinstance(mask, FunctionMask):
         texts["mask_mod"] = mask.text
     elif mask is not None:
-        mask = _expanded("attention_mask", checked(mask), sizes)
-        visible = f"attention_mask({_PLACE})"
+        element, mask = _element("attention_mask", checked(mask), sizes)
+        visible = element
         if mask.dtype != torch.bool:
-            terms.append(visible)
+            terms.append(element)
             captures["attention_mask"] = mask
-            visible = f"{visible} > {torch.finfo(mask.dtype).min!r}f"
+            visible = f"{element} > {torch.finfo(mask.dtype).min!r}f"
         texts["mask_mod"] = ScoreText(f"return {visible};", {"attention_mask": mask})
     if position_bias is not None:
-        captures["position_bias"] = _expanded("position_bias", position_bias, sizes)
-        place = _PLACE
         if start is not None:
             captures["start"] = start
-            place = f"{_PLACE} + start(at.batch)"
-        terms.append(f"position_bias({place})")
+        element, captures["position_bias"] = _element("position_bias", position_bias, sizes, "at.key" if start is None else "at.key + start(at.batch)")
+        terms.append(element)
     if terms:
         texts["bias"] = ScoreText(f"return {' + '.join(terms)};", captures)
     return texts
+
+
+def _element(name: str, x: torch.Tensor, sizes: tuple[int, ...], key: str = "at.key") -> tuple[str, torch.Tensor]:
+    """Returns the expression of an element of x, whose dimensions may be 1, and whose keys may be too many; and x as it indexes it.
+
+    Where x has one element for all heads or sequences, the text must not read these: then kernels find blocks once for all.
+    """
+    kept = x if x.shape[-1] == 1 else x[..., : sizes[3]]
+    if any(n not in (1, size) for n, size in zip(kept.shape, sizes)):
+        raise ValueError(f"{name}.shape = {tuple(x.shape)}, must be {sizes}: (batch, heads, seqlen_q, seqlen_k), each of these or 1")
+    is_shared = [n < size for n, size in zip(kept.shape, sizes)]
+    places = (place for place, shared in zip(("at.batch", "at.head", "at.query", key), is_shared) if not shared)
+    kept = kept[tuple(0 if shared else slice(None) for shared in is_shared)]
+    return f"{name}({', '.join(places)})", kept.to(torch.float32 if x.dtype == torch.float64 else x.dtype)
 
 
 def checked(mask: torch.Tensor) -> torch.Tensor:
@@ -58,14 +67,6 @@ def checked(mask: torch.Tensor) -> torch.Tensor:
             "seqlen_k), or (batch, seqlen_k): which keys count"
         )
     return mask
-
-
-def _expanded(name: str, x: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
-    """Returns x, whose dimensions may be 1, and whose keys may be too many, in these sizes."""
-    kept = x if x.shape[-1] == 1 else x[..., : sizes[3]]
-    if any(n not in (1, size) for n, size in zip(kept.shape, sizes)):
-        raise ValueError(f"{name}.shape = {tuple(x.shape)}, must be {sizes}: (batch, heads, seqlen_q, seqlen_k), each of these or 1")
-    return kept.to(torch.float32 if x.dtype == torch.float64 else x.dtype).expand(sizes)
 
 
 def pattern_of(
