@@ -254,6 +254,23 @@ def test_a_matrix_is_made_where_a_function_is_none(monkeypatch: Any) -> None:
     assert "fa2 reads the matrix of a mask" in warnings[0] and "isin" in warnings[0]
 
 
+def test_compiled_layers_take_functions_of_masks() -> None:
+    torch._dynamo.reset()
+    layer = Layer().eval()
+
+    def forward(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return fa2.transformers.attend(layer, q, k, v, mask)[0] * 2
+
+    compiled = torch.compile(forward, backend="aot_eager", fullgraph=True)
+    tensors = rows(4, 12), rows(2, 12), rows(2, 12) * 2
+    for first in (2, 3):
+        counts = torch.arange(12).expand(2, -1) >= first
+        mask = fa2.transformers.find_lengths(2, 12, 12, mask_function=patterns()["images"], attention_mask=counts)
+        assert type(mask) is _functions.FunctionMask
+        assert torch.equal(compiled(*tensors, mask), forward(*tensors, mask))
+    assert not torch.equal(compiled(*tensors, mask), compiled(*tensors, mask & (torch.arange(12) > 4)))
+
+
 def test_one_chunk_alone_is_no_pattern() -> None:
     assert fa2.transformers.find_lengths(2, 12, 12, mask_function=patterns()["chunks"], local_size=12) is None
 
