@@ -6,6 +6,7 @@
 #include <planning/backward.h>
 #include <runtime/graph.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,25 +27,45 @@ void require_valid_backward(const PlannedProblem& problem, const Gradients& grad
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
+std::optional<BackwardPlan> Context::Impl::backward_plan_of_call(const AttentionProblem& problem,
+                                                                 const BackwardArgs& args,
+                                                                 const BackwardOperands& operands,
+                                                                 Stream stream) {
+  const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands));
+  const Gradients gradients = kept_by(problem, given_gradients(args));
+  const int ordinal = p.batch > 0 ? current_device() : 0;
+  if (auto plan = backward_plans.find({{p, ordinal}, gradients})) return *plan;
+  std::vector<Violation> found = violations_of(p, gradients, args, operands);
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+  if (p.batch == 0) return std::nullopt;
+  if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
+  return backward_plan(p, ordinal, gradients, std::string(reason_for(p)));
+}
+
 void Context::attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                  Stream stream) try {
   require_valid_backward({problem, {}});
   BackwardOperands operands = backward_operands_of(problem, args);
-  const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands));
-  const Gradients gradients = kept_by(problem, given_gradients(args));
-  const int ordinal = p.batch > 0 ? current_device() : 0;
-  auto plan = impl_->backward_plans.find({{p, ordinal}, gradients});
-  if (!plan) {
-    std::vector<Violation> found = violations_of(p, gradients, args, operands);
-    if (!found.empty()) throw InvalidRequest(std::move(found));
-    if (p.batch == 0) return;
-    if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
-    plan = impl_->backward_plan(p, ordinal, gradients, std::string(reason_for(p)));
-  }
+  const auto plan = impl_->backward_plan_of_call(problem, args, operands, stream);
+  if (!plan) return;
   operands.set_workspace_bytes(plan->workspace_bytes());
   run(plan->impl(), args, operands, stream);
 } catch (...) {
   rethrow_as_error();
+}
+
+void Context::map_blocks(const AttentionProblem& problem, const BackwardArgs& args, const BlockMap& map,
+                         Stream stream) try {
+  require_valid_backward({problem, {}});
+  const auto plan = impl_->backward_plan_of_call(problem, args, backward_operands_of(problem, args), stream);
+  if (plan) plan->map_blocks(args, map, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void map_blocks(const AttentionProblem& problem, const BackwardArgs& args, const BlockMap& map,
+                Stream stream) {
+  Context::default_context().map_blocks(problem, args, map, stream);
 }
 
 BackwardPlan Context::backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,

@@ -4,9 +4,11 @@
 #include <api/explanation.h>
 #include <api/plan.h>
 #include <fa2/attention.h>
+#include <fa2/block_map.h>
 #include <fa2/c_api.h>
 #include <fa2/c_append.h>
 #include <fa2/c_backward.h>
+#include <fa2/c_block_map.h>
 #include <fa2/c_dropout.h>
 #include <fa2/c_merge.h>
 #include <fmt/format.h>
@@ -178,6 +180,34 @@ fa2_status fa2_merge(fa2_context* context, const fa2_merge_problem* problem, con
   return guarded_call(problem, args, [&](const auto& what, const auto& with) {
     context_of(context).merge(what, with, stream_of(stream));
   });
+}
+
+// A fa2_block_map is a BlockMap, so that arguments hold either's address.
+fa2_status fa2_block_map_create(uint64_t version, fa2_block_map** map) {
+  return guarded([&] {
+    required(map, "map") = nullptr;
+    *map = reinterpret_cast<fa2_block_map*>(new BlockMap(version));
+  });
+}
+
+fa2_status fa2_map_blocks(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
+                          fa2_block_map* map, void* stream) {
+  return guarded_call(problem, args, [&](const auto& what, const auto& with) {
+    context_of(context).map_blocks(what, with, reinterpret_cast<const BlockMap&>(required(map, "map")),
+                                   stream_of(stream));
+  });
+}
+
+fa2_status fa2_map_blocks_of_backward(fa2_context* context, const fa2_problem* problem,
+                                      const fa2_backward_args* args, fa2_block_map* map, void* stream) {
+  return guarded_call(problem, args, [&](const auto& what, const auto& with) {
+    context_of(context).map_blocks(what, with, reinterpret_cast<const BlockMap&>(required(map, "map")),
+                                   stream_of(stream));
+  });
+}
+
+fa2_status fa2_block_map_destroy(fa2_block_map* map) {
+  return guarded([&] { delete reinterpret_cast<BlockMap*>(map); });
 }
 
 fa2_status fa2_append(fa2_context* context, const fa2_append_problem* problem, const fa2_append_args* args,

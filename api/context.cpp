@@ -258,6 +258,12 @@ Context& Context::default_context() {
   return context;
 }
 
+AttentionPlan Context::Impl::plan_of_call(const PlannedProblem& p, const AttentionArgs& args, int ordinal,
+                                          Stream stream) {
+  if (ordinal != kInterpreterDevice && is_capturing(stream) && !plans.find({p, ordinal})) throw_capturing(p);
+  return plan(p, ordinal, std::string(reason_for(p)), args.lse != nullptr);
+}
+
 void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) try {
   require_valid_problem_of(problem, args);
   Operands operands = operands_of(problem, args);
@@ -269,11 +275,27 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
   }
 
   require_valid(p, args);
-  if (!has_output(p)) return;
-  if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
-  impl_->plan(p, ordinal, std::string(reason_for(p)), args.lse != nullptr).run(args, stream);
+  if (has_output(p)) impl_->plan_of_call(p, args, ordinal, stream).run(args, stream);
 } catch (...) {
   rethrow_as_error();
+}
+
+void Context::map_blocks(const AttentionProblem& problem, const AttentionArgs& args, const BlockMap& map,
+                         Stream stream) try {
+  require_valid_problem_of(problem, args);
+  const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands_of(problem, args)));
+  if (!has_output(p)) return;
+  AttentionArgs without = args;  // the map's own check says more than that of a call
+  without.block_map = nullptr, without.block_map_version = 0;
+  require_valid(p, without);
+  impl_->plan_of_call(p, args, current_device(), stream).map_blocks(args, map, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void map_blocks(const AttentionProblem& problem, const AttentionArgs& args, const BlockMap& map,
+                Stream stream) {
+  Context::default_context().map_blocks(problem, args, map, stream);
 }
 
 AttentionPlan Context::plan(const AttentionProblem& problem, int device, const PlanOptions& options) try {

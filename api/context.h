@@ -10,6 +10,7 @@
 #include <fa2/backward.h>
 #include <generator/kernel_source.h>
 #include <generator/kernel_spec.h>
+#include <operation/operands/operands.h>
 #include <planning/plan.h>
 #include <planning/planner.h>
 #include <planning/row_kernels.h>
@@ -26,6 +27,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -111,6 +113,15 @@ struct Context::Impl {
   /// caller wants the LSE, so that a backward may follow.
   AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes,
                      bool keeps_lse = false);
+
+  /// Returns the plan of a valid call that has an output. @throws Unavailable if there is none yet and the stream captures.
+  AttentionPlan plan_of_call(const PlannedProblem& problem, const AttentionArgs& args, int ordinal,
+                             Stream stream);
+
+  /// Like plan_of_call(), for a backward, whose problem alone must be valid; none if there is nothing to compute. @throws
+  /// InvalidRequest, too.
+  std::optional<BackwardPlan> backward_plan_of_call(const AttentionProblem& problem, const BackwardArgs& args,
+                                                    const BackwardOperands& operands, Stream stream);
 
   /// Like plan(), for a backward. The problem must be valid for one.
   BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,

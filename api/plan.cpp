@@ -4,6 +4,7 @@
 #include <operation/rules/check_captures.h>
 #include <operation/rules/check_sequences.h>
 #include <operation/rules/validate.h>
+#include <planning/held_maps.h>
 #include <runtime/device.h>
 
 #include <cstddef>
@@ -13,29 +14,55 @@ namespace fa2 {
 
 bool operator==(const Gradients&, const Gradients&) = default;
 
+namespace {
+
+/// Throws everything wrong with what every operation of attention checks, beside `found`.
+void require_sound(const Plan& plan, Violations found, const AttentionArgs& args, OperandList operands,
+                   Stream stream) {
+  check_captured_residency(found, plan.problem, args, plan.device);
+  check_block_map(found, plan.problem, args, plan.device);
+  require_usable(std::move(found), operands, plan.device);
+  if (plan.checks_tables && !plan.steps.empty())
+    require_sound_tables(plan.problem, args, plan.device, stream);
+}
+
+/// Returns the arguments of a call that reads the map.
+AttentionArgs with_map(AttentionArgs args, const BlockMap& map) {
+  args.block_map = &map;
+  args.block_map_version = map.version();
+  return args;
+}
+
+}  // namespace
+
 void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream,
          CounterPlace counters) {
   if (plan.steps.empty()) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
-  Violations found = violations_of(plan.problem, args, operands);
-  check_captured_residency(found, plan.problem, args, plan.device);
-  require_usable(std::move(found), operands, plan.device);
-  if (plan.checks_tables) require_sound_tables(plan.problem, args, plan.device, stream);
+  require_sound(plan, violations_of(plan.problem, args, operands), args, operands, stream);
   launch(plan, args, operands, args.workspace, stream, counters);
 }
 
 void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream) {
   const ScopedContext context(plan.device);
-  Violations found = violations_of(plan.problem, plan.gradients, args, operands);
-  check_captured_residency(found, plan.problem, args.forward, plan.device);
-  require_usable(std::move(found), operands, plan.device);
-  if (plan.steps.empty()) return;
-  if (plan.checks_tables) require_sound_tables(plan.problem, args.forward, plan.device, stream);
-  launch(plan, args, operands, args.workspace, stream);
+  require_sound(plan, violations_of(plan.problem, plan.gradients, args, operands), args.forward, operands,
+                stream);
+  if (!plan.steps.empty()) launch(plan, args, operands, args.workspace, stream);
 }
 
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   fa2::run(*plan_, args, operands_of(plan_->problem, args, plan_->workspace.bytes()), stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void AttentionPlan::map_blocks(const AttentionArgs& args, const BlockMap& map, Stream stream) const try {
+  const AttentionArgs with = with_map(args, map);
+  if (plan_->steps.empty()) return require_valid(plan_->problem, with);
+  const ScopedContext context(plan_->device);
+  const Operands operands = operands_of(plan_->problem, with, plan_->workspace.bytes());
+  require_sound(*plan_, violations_of(plan_->problem, with, operands), with, operands, stream);
+  fa2::map_blocks(*plan_, with, operands, map.impl(), stream);
 } catch (...) {
   rethrow_as_error();
 }
@@ -55,6 +82,18 @@ const Explanation& AttentionPlan::explain() const {
 
 void BackwardPlan::run(const BackwardArgs& args, Stream stream) const try {
   fa2::run(*plan_, args, backward_operands_of(plan_->problem, args, plan_->workspace.bytes()), stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void BackwardPlan::map_blocks(const BackwardArgs& args, const BlockMap& map, Stream stream) const try {
+  BackwardArgs with = args;
+  with.forward = with_map(args.forward, map);
+  const ScopedContext context(plan_->device);
+  const BackwardOperands operands = backward_operands_of(plan_->problem, with, plan_->workspace.bytes());
+  require_sound(*plan_, violations_of(plan_->problem, plan_->gradients, with, operands), with.forward,
+                operands, stream);
+  fa2::map_blocks(*plan_, with, operands, map.impl(), stream);
 } catch (...) {
   rethrow_as_error();
 }

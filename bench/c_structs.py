@@ -69,6 +69,8 @@ class Args(C.Structure):
         ("sinks", C.c_void_p),
         ("captures", C.c_void_p),
         ("capture_count", C.c_int64),
+        ("block_map", C.c_void_p),
+        ("block_map_version", C.c_uint64),
         ("dropout_state", C.c_void_p),
         ("cu_seqlens_q", C.c_void_p),
         ("cu_seqlens_k", C.c_void_p),

@@ -33,6 +33,14 @@ void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
   plan.add(std::move(map));
 }
 
+void launch_map(Step map, const std::shared_ptr<DeviceBuffer>& bits, const Call& call, Stream stream) {
+  map.texts.constant_map = bits;
+  WrittenBytes written;
+  Call writing = call;
+  writing.written = &written;
+  launch(map, writing, stream);
+}
+
 namespace {
 
 /// Counts the bits of a map in host memory.
@@ -64,16 +72,14 @@ std::optional<MapCounts> make_constant_map(Plan& plan) {
   Step map = std::move(*found);
   plan.steps.erase(found);
   const auto buffer = std::make_shared<DeviceBuffer>(map.texts.map_part.bytes);
-  map.texts.constant_map = buffer;
   // What other texts capture does not matter here.
   const std::vector<ScoreCapture> captures(map.texts.captures.size());
   AttentionArgs args;
   args.captures = captures.data();
   args.capture_count = static_cast<std::int64_t>(captures.size());
   const Operands operands = operands_of(problem, args);
-  WrittenBytes written;
   const OwnedStream stream;
-  launch(map, {.problem = problem, .args = args, .operands = operands, .written = &written}, stream.get());
+  launch_map(map, buffer, {.problem = problem, .args = args, .operands = operands}, stream.get());
   std::vector<std::uint32_t> words(map.texts.map_part.bytes / sizeof(std::uint32_t));
   buffer->download(words.data(), map.texts.map_part.bytes, 0, stream.get());
   const MapCounts counts = counted(map.texts.map, words);

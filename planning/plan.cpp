@@ -1,4 +1,5 @@
 // Divides the workspace among the steps, and launches them.
+#include <planning/held_maps.h>
 #include <planning/plan.h>
 #include <planning/widened_keys.h>
 #include <runtime/fill.h>
@@ -16,8 +17,10 @@ namespace {
 void launch_widened(const Plan& plan, const Call& call, Stream stream) {
   const WidenedCall widened(*plan.widened, call);
   bool is_first = true;
-  for (const Step& step : plan.steps)
-    launch(step, std::exchange(is_first, false) ? call : widened.call(), stream);
+  for (const Step& step : plan.steps) {
+    const Call& of_step = std::exchange(is_first, false) ? call : widened.call();
+    if (!is_held(step, of_step)) launch(step, of_step, stream);
+  }
 }
 
 /// Sets the largest logits, which kernels raise, to -infinity.
@@ -56,7 +59,8 @@ void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* wo
   }
   start_max_logits(plan, call, stream);
   if (plan.widened) return launch_widened(plan, call, stream);
-  for (const Step& step : plan.steps) launch(step, call, stream);
+  for (const Step& step : plan.steps)
+    if (!is_held(step, call)) launch(step, call, stream);
 }
 
 }  // namespace fa2

@@ -2,6 +2,7 @@
 #include <fa2/backward.h>
 #include <generator/kernel_kind.h>
 #include <operation/operands/captured_bytes.h>
+#include <planning/held_maps.h>
 #include <planning/text_params.h>
 
 #include <algorithm>
@@ -47,8 +48,17 @@ KeyMapParams params_of(const KeyMapLayout& map, std::byte* bits) {
   return params;
 }
 
+/// Returns the map that a caller holds for a step that reads one; null if there is none.
+std::byte* held_bits_of(const Step& step, const Call& call) {
+  const BlockMap* const map = attention_args_of(call).block_map;
+  const bool reads = step.texts.map_part.bytes > 0 && step.config.kernel != KernelId::key_map;
+  return reads && map != nullptr ? map->impl().find(step.config) : nullptr;
+}
+
 /// Returns the map that a step makes or reads; null if it has none.
-std::byte* map_bits_of(const StepTexts& texts, const Call& call) {
+std::byte* map_bits_of(const Step& step, const Call& call) {
+  const StepTexts& texts = step.texts;
+  if (std::byte* const held = held_bits_of(step, call)) return held;
   if (texts.constant_map) return static_cast<std::byte*>(texts.constant_map->data());
   return texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin;
 }
@@ -77,7 +87,7 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
                          [](const CaptureSpec& spec, const ScoreCapture& of) { return params_of(spec, of); });
   params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
   if (!texts.have_mask) return;
-  const KeyMapParams map = params_of(texts.map, map_bits_of(texts, call));
+  const KeyMapParams map = params_of(texts.map, map_bits_of(step, call));
   params.insert(texts.place, &map, sizeof map);
 }
 
@@ -90,10 +100,10 @@ void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const C
     ranges.push_back({spec.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(bytes.begin)),
                       static_cast<std::size_t>(bytes.end - bytes.begin)});
   }
-  if (std::byte* const map = map_bits_of(texts, call)) {
+  if (std::byte* const map = map_bits_of(step, call)) {
     const bool makes_map = step.config.kernel == KernelId::key_map;
     ranges.push_back({"key map", map, texts.map.bytes(), makes_map ? Access::write : Access::read,
-                      !makes_map && texts.constant_map != nullptr});
+                      !makes_map && (texts.constant_map != nullptr || held_bits_of(step, call) != nullptr)});
   }
 }
 

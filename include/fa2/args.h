@@ -8,6 +8,7 @@
 
 namespace fa2 {
 
+class BlockMap;       // fa2/block_map.h
 struct ScoreCapture;  // fa2/score_text.h
 
 /// Distances between neighbours along each dimension of a (batch, head, row, head_dim) tensor; in elements. The last dimension is
@@ -98,6 +99,10 @@ struct AttentionArgs {
   /// With captures of score_text, else null and 0: one for each, in the order of ScoreTexts::captures. Read during the call.
   const ScoreCapture* captures = nullptr;
   std::int64_t capture_count = 0;
+  /// Optional with a mask in score_text, else null and 0: the blocks that it shows, found by Context::map_blocks() for what captures
+  /// and tables of lengths hold now, and BlockMap::version().
+  const BlockMap* block_map = nullptr;
+  std::uint64_t block_map_version = 0;
   /// Must keep its default unless the problem has dropout.
   Dropout dropout = {};
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
@@ -150,6 +155,10 @@ struct AttentionArgs {
             .help("a logit per head that joins each row's softmax without a value; -infinity: none"),
         row("captures", &A::captures).help("what texts of scores read; one for each capture of score_text"),
         row("capture_count", &A::capture_count).help("captures"),
+        row("block_map", &A::block_map)
+            .optional()
+            .help("which blocks the mask of score_text shows, as fa2_map_blocks() has found"),
+        row("block_map_version", &A::block_map_version).help("the version of block_map"),
         row("dropout.state", &A::dropout, &Dropout::state)
             .tensor("dropout_state")
             .shape("(2)")

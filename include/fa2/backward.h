@@ -122,6 +122,9 @@ class FA2_API BackwardPlan {
   /// @throws InvalidRequest with everything wrong with the arguments, before any launch; CudaError.
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
+  /// As AttentionPlan::map_blocks().
+  void map_blocks(const BackwardArgs& args, const BlockMap& map, Stream stream = nullptr) const;
+
   /// Returns the size of BackwardArgs::workspace in bytes, a multiple of 256: 0 for dV alone, else 4 per row of Q and head. If key
   /// tiles accumulate dQ, 12 per row and head, and dQ in float32. Then each sequence has whole tiles of at most 128 rows, and
   /// columns are padded to a multiple of 16, or above 64 to 128 or 256.

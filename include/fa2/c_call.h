@@ -24,6 +24,9 @@ typedef struct fa2_capture {
   int64_t strides[4]; /* elements, of either sign, even 0 */
 } fa2_capture;
 
+/* Which blocks the mask of score_text shows: see fa2/c_block_map.h. */
+typedef struct fa2_block_map fa2_block_map;
+
 /* Element types. A fa2_problem has one of the first two; fa2_array.dtype is any. FA2_OTHER_DTYPE: one that fa2 does
  * not know. */
 enum {
@@ -113,6 +116,9 @@ typedef struct fa2_args {
   const float* sinks;
   const fa2_capture* captures; /* what texts of scores read; one for each capture of score_text */
   int64_t capture_count; /* captures */
+  /* which blocks the mask of score_text shows, as fa2_map_blocks() has found; optional */
+  const fa2_block_map* block_map;
+  uint64_t block_map_version; /* the version of block_map */
   /* seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
    * with dropout */
   const uint64_t* dropout_state;
@@ -136,7 +142,7 @@ typedef struct fa2_args {
   uint64_t dropout_seed; /* seed of the mask */
   uint64_t dropout_offset; /* another mask for every value, such as the number of the call */
 } fa2_args;
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 
 /* fa2::BackwardArgs */
 typedef struct fa2_backward_args {

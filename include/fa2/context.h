@@ -26,6 +26,7 @@ struct MergeArgs;
 struct MergeProblem;
 struct Plan;
 class BackwardPlan;
+class BlockMap;
 
 /// An attention problem prepared for one device: its configuration is chosen, its kernel compiled and loaded.
 /// Immutable and cheap to copy. All members may be called from any thread.
@@ -39,13 +40,18 @@ class BackwardPlan;
 /// 2^12 for split KV, until the graph, its clones and its executables are destroyed and have finished.
 class FA2_API AttentionPlan {
  public:
-  /// Validates the arguments and launches, without synchronisation. Takes no lock and allocates nothing, with three exceptions:
+  /// Validates the arguments and launches, without synchronisation. Takes no lock and allocates nothing, with these exceptions:
   ///   - a captured launch without a workspace that needs counters;
   ///   - split KV without a workspace: its partial outputs lie in a stream-ordered pool of the Context;
-  ///   - FA2_CHECK=1, which reads the tables of sequences (AttentionArgs::cu_seqlens_q).
+  ///   - FA2_CHECK=1, which reads the tables of sequences (AttentionArgs::cu_seqlens_q);
+  ///   - a block_map, whose lock is taken for a moment.
   /// @throws InvalidRequest with everything wrong with the arguments, before any launch; CudaError; Unavailable if graphs hold
   /// all counter slots of the Context.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
+
+  /// Finds the blocks that run() of these arguments visits, by one launch, and keeps them in the map for AttentionArgs::block_map.
+  /// Does nothing if the plan found them when it was made. @throws as run().
+  void map_blocks(const AttentionArgs& args, const BlockMap& map, Stream stream = nullptr) const;
 
   /// Returns the size of AttentionArgs::workspace in bytes: a multiple of 256; 0 if no launch needs one.
   std::size_t workspace_bytes() const;
@@ -131,6 +137,13 @@ class FA2_API Context {
   /// @throws InvalidRequest, CompileError, CudaError, Unavailable.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
+  /// Finds the blocks that attention() of the same arguments visits, or attention_backward(), for AttentionArgs::block_map
+  /// (fa2/block_map.h). A map may have both. `block_map` of the arguments is ignored. @throws as attention().
+  void map_blocks(const AttentionProblem& problem, const AttentionArgs& args, const BlockMap& map,
+                  Stream stream = nullptr);
+  void map_blocks(const AttentionProblem& problem, const BackwardArgs& args, const BlockMap& map,
+                  Stream stream = nullptr);
+
   /// Prepares a problem for `device` (-1: the current one; kInterpreterDevice). Every call of the plan must satisfy `options`.
   /// May compile and load, and with TuneMode::now search; no stream may capture meanwhile.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1, const PlanOptions& options = {});
@@ -195,6 +208,11 @@ class FA2_API Context {
 
 /// Calls Context::default_context().attention().
 FA2_API void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
+/// Call Context::default_context().map_blocks().
+FA2_API void map_blocks(const AttentionProblem& problem, const AttentionArgs& args, const BlockMap& map,
+                        Stream stream = nullptr);
+FA2_API void map_blocks(const AttentionProblem& problem, const BackwardArgs& args, const BlockMap& map,
+                        Stream stream = nullptr);
 
 /// Calls Context::default_context().dropout_mask().
 FA2_API void dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,

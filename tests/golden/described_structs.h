@@ -71,8 +71,15 @@ inline std::string comment_of(const Member& member) {
 inline std::string c_type_text(const Member& member) {
   constexpr const char* kPointed[] = {"void",    "void",     "float",
                                       "int32_t", "uint64_t", "uint8_t"};  // by ElementType
-  constexpr const char* kTypes[] = {"int32_t", "float",      "int64_t",         "uint64_t",
-                                    "",        "fa2_tensor", "const fa2_args*", "const fa2_capture*"};
+  constexpr const char* kTypes[] = {"int32_t",
+                                    "float",
+                                    "int64_t",
+                                    "uint64_t",
+                                    "",
+                                    "fa2_tensor",
+                                    "const fa2_args*",
+                                    "const fa2_capture*",
+                                    "const fa2_block_map*"};
   if (member.type != CType::pointer) return kTypes[static_cast<std::size_t>(member.type)];
   return fmt::format("{}{}*", member.is_const ? "const " : "",
                      member.has_dtype ? "void" : kPointed[static_cast<std::size_t>(member.element)]);

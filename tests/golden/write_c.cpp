@@ -111,6 +111,9 @@ typedef struct fa2_capture {
   int64_t strides[4]; /* elements, of either sign, even 0 */
 } fa2_capture;
 
+/* Which blocks the mask of score_text shows: see fa2/c_block_map.h. */
+typedef struct fa2_block_map fa2_block_map;
+
 )";
 
 std::string ctypes_of(const std::string& type) {

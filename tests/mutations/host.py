@@ -24,9 +24,16 @@ BUGS = {
          "attention chunks"),
     ],
     "key_map.cpp": [
+        ("counted", "maps: blocks that no query sees count as whole", "words[i] & words[i + of_tile]", "words[i + of_tile]", "key maps: a plan says"),
         ("make_constant_map", "maps: one for all calls of a mask that captures", ".captures)\n    return std::nullopt;", ".batch)\n    return std::nullopt;", "key maps: of a mask"),
     ],
+    "held_maps.cpp": [
+        ("check", "held maps: a stale one is read", "args.block_map_version != version_", "false", "block maps: another"),
+        ("shape_of", "held maps: of sequences of other lengths", "shape.seqlen_q = p.seqlen_q, ", "", "block maps: another"),
+        ("find", "held maps: one of other tiles", "std::ranges::find(entries_, maker, &Entry::config)", "entries_.begin()", "block maps: without"),
+    ],
     "text_params.cpp": [
+        ("held_bits_of", "held maps: not read", "reads && map != nullptr ?", "reads && false ?", "block maps: forwards"),
         ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &map, sizeof map);",
          "params.insert(texts.place + texts.captures.size() * sizeof(CaptureParams), &map, sizeof map);", "key maps: of a mask"),
     ],

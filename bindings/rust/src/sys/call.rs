@@ -125,6 +125,10 @@ c_struct! {
         pub captures: *const fa2_capture = null(),
         /// captures
         pub capture_count: i64 = 0,
+        /// which blocks the mask of score_text shows, as fa2_map_blocks() has found; optional
+        pub block_map: *const fa2_block_map = null(),
+        /// the version of block_map
+        pub block_map_version: u64 = 0,
         /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
         /// with dropout
         pub dropout_state: *const u64 = null(),
