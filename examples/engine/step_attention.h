@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../model/device_memory.h"
-#include "gpu_stream.h"
+#include "../model/gpu_stream.h"
 #include "layer_memory.h"
 #include "packed_step.h"
 #include "problems.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "../model/driver.h"
+#include "driver.h"
 
 namespace example {
 namespace {
