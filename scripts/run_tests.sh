@@ -33,6 +33,7 @@ jobs() {
   example train --text "$source_dir/README.md"
   example generate --text "$source_dir/README.md"
   for model in llama-3-8b gemma-2-9b; do example "engine $model" --model $model; done
+  example scores --backward
   # The kernels that it contains are all that it needs.
   echo "engine alone|early||env FA2_DEVICE=interpreter FA2_JIT=off FA2_CACHE_DIR=$work/none $build/examples/fa2_engine --tiny --model gemma-2-9b"
   cases compile early | part 12
