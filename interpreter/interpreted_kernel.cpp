@@ -1,18 +1,14 @@
-// Loads a binary from memory with dlopen, and runs clusters on host threads.
+// Runs clusters on host threads.
 #include <core/arch.h>
-#include <dlfcn.h>
-#include <fa2/errors.h>
 #include <fmt/format.h>
 #include <interpreter/block_observer.h>
 #include <interpreter/block_signals.h>
 #include <interpreter/cluster.h>
 #include <interpreter/interpreted_kernel.h>
-#include <runtime/file.h>
+#include <interpreter/loaded_object.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
 #include <runtime/written_bytes.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -20,40 +16,6 @@
 
 namespace fa2::interpreter {
 namespace {
-
-/// A shared object that exists in memory only.
-class LoadedObject {
- public:
-  explicit LoadedObject(const KernelBinary& binary) : file_(::memfd_create("fa2-kernel", MFD_CLOEXEC)) {
-    const std::byte* from = binary.code.data();
-    for (std::size_t left = binary.code.size(); left > 0;) {
-      const ssize_t written = ::write(file_.get(), from, left);
-      if (written <= 0) throw_file_error("cannot write", "a file in memory", errno);
-      from += written;
-      left -= static_cast<std::size_t>(written);
-    }
-    // Not /proc/self, because a debugger opens the same name to read the symbols.
-    handle_ = ::dlopen(fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle_ == nullptr)
-      throw Unavailable(fmt::format("{} cannot be loaded: {}", binary.spec, ::dlerror()));
-  }
-  ~LoadedObject() { ::dlclose(handle_); }
-  LoadedObject(const LoadedObject&) = delete;
-  LoadedObject& operator=(const LoadedObject&) = delete;
-
-  template <class Function>
-  Function symbol(const std::string& name) const {
-    void* const found = ::dlsym(handle_, name.c_str());
-    if (found == nullptr)
-      throw Unavailable(fmt::format("the interpreted kernel lacks {}: {}", name, ::dlerror()));
-    return reinterpret_cast<Function>(found);
-  }
-
- private:
-  FileDescriptor file_;  ///< stays open, because dlopen identifies loaded objects by name, and thus by this
-                         ///< number
-  void* handle_ = nullptr;
-};
 
 /// Returns the registers per thread that ptxas allocates for a kernel with setmaxnreg.
 int registers_at_launch(int threads, int ctas_per_sm) {
