@@ -309,7 +309,8 @@ int run(const Options& options, bool json) {
   std::vector<Point> points = points_of(work, options, gpu);
   Contexts contexts{Context(with_tune(enumerator_of<TuneMode>(options.tune))),
                     Context(with_tune(TuneMode::stored))};
-  const BenchInputs inputs(work.problems, work.tables, options.direction(), copies_of(points));
+  BenchInputs inputs(work.problems, work.tables, options.direction(), copies_of(points));
+  inputs.capture(options.work.matrix.captures);
   const OwnedStream stream;
   prepare(points, contexts, gpu, inputs, stream, options, json);
   measure(points, options.rounds, stream, json);

@@ -140,6 +140,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
     }
   };
   visit_numbers(add, problem, args);
+  if (captures_) captures_->add_to(args);
   if (problem.dropout) args.dropout.probability = kTrialDropout;
   return args;
 }

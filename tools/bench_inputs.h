@@ -4,10 +4,14 @@
 #include <core/element_type.h>
 #include <fa2/backward.h>
 #include <runtime/device_buffer.h>
+#include <tools/score_options.h>
 #include <tools/sequence_tables.h>
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace fa2::tools {
@@ -24,6 +28,9 @@ class BenchInputs {
   /// `copies`: of K and V for each problem, one after the other; 1 if not given.
   explicit BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables = {},
                        Direction direction = Direction::forward, const std::vector<int>& copies = {});
+
+  /// Makes args() give these captures.
+  void capture(std::shared_ptr<const CaptureOptions> captures) { captures_.emplace(std::move(captures)); }
 
   /// Returns arguments: contiguous (batch, seqlen, heads, dim), (total, heads, dim) or pages. With LSE if
   /// there is one.
@@ -44,6 +51,7 @@ class BenchInputs {
   std::map<ElementType, Keys> keys_;
   DeviceBuffer o_, lse_, max_logits_, dq_, dk_, dv_, of_heads_;
   DeviceTables tables_;
+  std::optional<CaptureInputs> captures_;
 };
 
 }  // namespace fa2::tools

@@ -1,6 +1,8 @@
 // Reads and writes .npy files (NEP 1, format versions 1.0 and 2.0).
+#include <core/capture_types.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <operation/operands/captured_bytes.h>
 #include <tools/npy.h>
 #include <tools/npy_header.h>
 
@@ -10,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <system_error>
 
@@ -101,9 +104,10 @@ std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   return count;
 }
 
+/// Reads the rest of the file. `each`: values per element.
 template <class Value>
-std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& shape) {
-  const std::uint64_t count = count_of(shape), bytes = count * sizeof(Value);
+std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& shape, std::size_t each = 1) {
+  const std::uint64_t count = count_of(shape) * each, bytes = count * sizeof(Value);
   // Before any allocation, because the shape may be nonsense.
   if (file.rest() != bytes) {
     fail(fmt::format("{}: shape {} needs {} bytes of data, the file has {}",
@@ -114,11 +118,15 @@ std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& sh
   return values;
 }
 
+void require_c_order(const NpyHeader& header) {
+  if (header.fortran_order) fail("Fortran order, must be C order: save numpy.ascontiguousarray(array)");
+}
+
 NpyArray read(const std::filesystem::path& path, const Ranks& ranks, NpyElements elements) {
   Reader file(path);
   const NpyHeader header = read_header(file);
   require_dtype(header.descr, elements);
-  if (header.fortran_order) fail("Fortran order, must be C order: save numpy.ascontiguousarray(array)");
+  require_c_order(header);
   const std::size_t rank = header.shape.size();
   if (rank < ranks.least || rank > ranks.most) {
     const std::string others = ranks.least == ranks.most ? "" : fmt::format(" or {}", ranks.most);
@@ -128,6 +136,29 @@ NpyArray read(const std::filesystem::path& path, const Ranks& ranks, NpyElements
   if (elements == NpyElements::int32) return {header.shape, read_values<std::int32_t>(file, header.shape)};
   if (header.descr == "<f2") return {header.shape, read_values<std::uint16_t>(file, header.shape)};
   return {header.shape, read_values<float>(file, header.shape)};
+}
+
+CapturedArray read_captured(Reader& file) {
+  const NpyHeader header = read_header(file);
+  const auto* const names = std::ranges::find(kCaptureTypes, header.descr, &CaptureTypeNames::npy);
+  if (names == std::end(kCaptureTypes))
+    fail(fmt::format(
+        "dtype = '{}', must be float16, float32, int32, int64, uint8 or bool, little endian: save "
+        "array.astype(numpy.float32)",
+        header.descr));
+  require_c_order(header);
+  const auto each = static_cast<std::size_t>(bytes_of(names->type));
+  return {names->type, header.shape, read_values<std::byte>(file, header.shape, each)};
+}
+
+/// Calls `read`, and names the file in what it throws.
+template <class Read>
+auto named(const std::filesystem::path& path, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    fail(path.string() + ": " + error.what());
+  }
 }
 
 /// Returns magic to newline, padded to a multiple of 64 bytes so that the data can be mapped.
@@ -144,11 +175,14 @@ std::string file_start(const NpyHeader& header) {
 }  // namespace
 
 NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks, NpyElements elements) {
-  try {
-    return read(path, ranks, elements);
-  } catch (const Error& error) {
-    fail(path.string() + ": " + error.what());
-  }
+  return named(path, [&] { return read(path, ranks, elements); });
+}
+
+CapturedArray read_captured(const std::filesystem::path& path) {
+  return named(path, [&] {
+    Reader file(path);
+    return read_captured(file);
+  });
 }
 
 void write_npy(OutputFile& file, const NpyArray& array) {

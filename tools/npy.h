@@ -1,8 +1,10 @@
 // NumPy's .npy files with float16, float32 or int32 arrays in C order.
 #pragma once
 
+#include <fa2/score_text.h>
 #include <tools/output_file.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -33,6 +35,16 @@ enum class NpyElements : std::uint8_t { floats, int32 };
 /// Fortran order, big endian, wrong dtype, wrong rank.
 NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks,
                   NpyElements elements = NpyElements::floats);
+
+/// An array that texts of scores capture.
+struct CapturedArray {
+  CaptureType type = CaptureType::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> elements;  ///< in C order
+};
+
+/// Reads an array of float16, float32, int32, int64, uint8 or bool, of any rank. @throws Error like read_npy().
+CapturedArray read_captured(const std::filesystem::path& path);
 
 /// Writes version 1.0; the caller must commit() the file. @throws Error if it cannot be written, or if the
 /// shape does not match the number of values.

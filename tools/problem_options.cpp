@@ -1,18 +1,15 @@
 // The flags that several verbs share.
 #include <core/gpu_names.h>
-#include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 #include <generator/sequences.h>
 #include <operation/rules/validate.h>
-#include <runtime/file.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <limits>
-#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -35,7 +32,10 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
 template <class Value>
 void add_field(CLI::App& verb, std::string_view field, Value& value) {
   if constexpr (std::is_same_v<Value, std::int64_t>)
-    if (field == "score_text") return add_score_texts(verb, value);
+    if (field == "score_text") {
+      add_score_texts(verb, value);
+      return;
+    }
   const std::string flag = flag_of(field), description = description_of(field);
   if constexpr (std::is_enum_v<Value>) {
     add_word(verb, flag, value, description);
@@ -127,26 +127,6 @@ PlannedProblem ProblemOptions::problem() const {
   return problem.normalized();
 }
 
-void add_score_texts(CLI::App& verb, std::int64_t& number) {
-  const auto texts = std::make_shared<ScoreTexts>();
-  const auto add = [&](const char* flag, ScoreText ScoreTexts::*text, const char* help) {
-    const auto read = [&number, texts, text, flag](const std::string& path) {
-      const auto bytes = read_file(std::filesystem::path(path)).value_or(std::vector<std::byte>());
-      (*texts).*text = {std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
-      try {
-        number = make_score_text(*texts);
-      } catch (const InvalidRequest& refused) {
-        throw CLI::ValidationError(flag, refused.what());
-      }
-    };
-    verb.add_option_function<std::string>(flag, read, help)->check(CLI::ExistingFile);
-  };
-  add("--score-bias", &ScoreTexts::bias,
-      "File with the body of a function of a position, added to each score");
-  add("--score-mod", &ScoreTexts::mod, "File with the body of a function of a score and its position");
-  add("--score-mask", &ScoreTexts::mask, "File with the body of a function of a position: is the key seen");
-}
-
 void add_variants(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value) {
@@ -175,6 +155,7 @@ void MatrixOptions::add_to(CLI::App& verb) {
       ->check(causal_words())
       ->capture_default_str();
   add_variants(verb, variants);
+  captures = add_score_texts(verb, variants.score_text, CaptureValues::required);
   verb.add_option("--tokens", tokens, "batch * seqlen")->check(CLI::PositiveNumber)->capture_default_str();
   verb.add_option("--hidden", hidden, "heads * head_dim")->check(CLI::PositiveNumber)->capture_default_str();
 }

@@ -6,9 +6,11 @@
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
+#include <tools/score_options.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,9 +69,6 @@ std::string description_of(std::string_view field);
 /// `--softcap` if the numbers are arguments.
 void add_variants(CLI::App& verb, AttentionProblem& problem);
 
-/// Adds options that name files with texts of scores. The texts' number becomes `number`.
-void add_score_texts(CLI::App& verb, std::int64_t& number);
-
 /// Adds an option for each field of `problem` that specialises a kernel and that `verb` lacks.
 void add_missing_traits(CLI::App& verb, AttentionProblem& problem);
 
@@ -79,7 +78,9 @@ struct MatrixOptions {
   std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
   std::vector<std::string> dtypes = {"f16"};
   std::string causal = "both";
-  AttentionProblem variants;    ///< variants of every problem
+  AttentionProblem variants;  ///< variants of every problem
+  /// What the texts of scores capture.
+  std::shared_ptr<const CaptureOptions> captures = std::make_shared<const CaptureOptions>();
   std::int64_t tokens = 16384;  ///< batch * seqlen of every problem
   std::int64_t hidden = 2048;   ///< heads * head_dim of every problem
 

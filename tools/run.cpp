@@ -50,6 +50,8 @@ void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
       {"--q", o.q}, {"--k", o.k}, {"--v", o.v}, {"--d-out", o.d_out}, {"--d-lse", o.d_lse}};
   for (const auto& [table, path] : o.sequences.files) inputs.push_back({flag_of(table), path});
   for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
+  for (const CaptureOption& capture : *o.variants.captures)
+    if (!capture.file.empty()) inputs.push_back({"--capture", capture.file});
   auto& results = o.backward.wanted ? inputs : outputs;
   results.push_back({"--out", o.out});
   results.push_back({"--lse", o.lse});
@@ -63,9 +65,6 @@ void note_direction(const RunOptions& options, Mistakes& mistakes) {
   const auto note = [&](bool is_wrong, const CLI::ParseError& error) {
     if (is_wrong) mistakes.attempt([&] { throw error; });
   };
-  note(options.check && options.variants.fields.score_text != 0,
-       CLI::ValidationError("--check",
-                            "must not be given with texts of scores: the reference does not know them"));
   if (!options.backward.wanted) return note(options.out.empty(), CLI::RequiredError("--out"));
   note(options.dq.empty() && options.dk.empty() && options.dv.empty(),
        CLI::RequiredError("One of --dq, --dk and --dv"));

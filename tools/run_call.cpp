@@ -1,6 +1,7 @@
 // Inputs of `fa2 run`, its launches and its times.
 #include <fmt/format.h>
 #include <interpreter/block_observer.h>
+#include <interpreter/host_text.h>
 #include <tools/flops.h>
 #include <tools/progress.h>
 #include <tools/run_call.h>
@@ -39,6 +40,22 @@ void require_values_in_keys(const RunInputs& in) {
   if (!is_same)
     throw CLI::ValidationError(
         "--v: must hold the first columns of --k with --values-in-keys, or leave that out");
+}
+
+interpreter::HostPosition on_host(const reference::ScorePosition& at) {
+  const auto narrow = [](std::int64_t number) { return static_cast<int>(number); };
+  return {narrow(at.batch), narrow(at.head),    narrow(at.query),
+          narrow(at.key),   narrow(at.queries), narrow(at.keys)};
+}
+
+reference::ScoreFunctions functions_of(std::int64_t number, const std::vector<ScoreCapture>& captures) {
+  using At = reference::ScorePosition;
+  const interpreter::HostText text(number, captures);
+  reference::ScoreFunctions functions = {
+      .mod = [text](double score, const At& at) { return text.modified(score, on_host(at)); },
+      .slope = [text](double score, const At& at) { return text.slope(score, on_host(at)); }};
+  if (text.has_mask()) functions.mask = [text](const At& at) { return text.is_visible(on_host(at)); };
+  return functions;
 }
 
 }  // namespace
@@ -145,6 +162,8 @@ reference::ScoreRule rule_of(const RunOptions& options, const RunInputs& in, con
   rule.numbers.k_descale = &in.k_scale;
   rule.numbers.v_descale = &in.v_scale;
   variants.add_to(rule);
+  if (in.problem.score_text != 0)
+    rule.functions = functions_of(in.problem.score_text, variants.captures_on_host());
   return rule;
 }
 

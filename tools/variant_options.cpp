@@ -76,11 +76,11 @@ void VariantOptions::add_to(CLI::App& verb) {
   add_number("--seed", &Dropout::seed, "Seed of dropout");
   add_number("--offset", &Dropout::offset, "Offset of dropout: each one gives another mask");
   add_variants(verb, fields);
-  add_score_texts(verb, fields.score_text);
+  captures = add_score_texts(verb, fields.score_text, CaptureValues::required);
 }
 
 VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem, Mistakes& mistakes)
-    : scalars_(options.scalars), dropout_(options.dropout.value_or(Dropout{})) {
+    : scalars_(options.scalars), dropout_(options.dropout.value_or(Dropout{})), captures_(options.captures) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value, const auto& given) {
         using Value = std::decay_t<decltype(value)>;
@@ -127,6 +127,7 @@ VariantInputs::HeadNumbers VariantInputs::read(const File& file, const Attention
 
 void VariantInputs::add_to(AttentionArgs& args) const {
   args.dropout = dropout_;
+  captures_.add_to(args);
   visit_kinds(
       args,
       [&](const std::string& variant, float& value) {

@@ -5,9 +5,11 @@
 #include <reference/attention_reference.h>
 #include <runtime/device_buffer.h>
 #include <tools/mistakes.h>
+#include <tools/score_options.h>
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +24,8 @@ struct VariantOptions {
   std::map<std::string, float> scalars;      ///< by the problem's field, or the number's name
   std::map<std::string, std::string> files;  ///< files of numbers per head, by the same
   std::optional<Dropout> dropout;
+  /// What the texts of scores capture.
+  std::shared_ptr<const CaptureOptions> captures = std::make_shared<const CaptureOptions>();
 
   void add_to(CLI::App& verb);
 };
@@ -37,6 +41,7 @@ class VariantInputs {
   void add_to(AttentionArgs& args) const;
   /// Sets pointers to host memory.
   void add_to(reference::ScoreRule& rule) const;
+  const std::vector<ScoreCapture>& captures_on_host() const { return captures_.on_host(); }
 
  private:
   struct HeadNumbers {
@@ -50,6 +55,7 @@ class VariantInputs {
   std::map<std::string, float> scalars_;
   std::map<std::string, HeadNumbers> of_heads_;
   Dropout dropout_;
+  CaptureInputs captures_;
 };
 
 }  // namespace fa2::tools

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <tuple>
+#include <vector>
 
 namespace {
 
@@ -205,4 +207,36 @@ TEST_CASE("npy: writing data that does not fit, or to an impossible place") {
   CHECK_FALSE(std::filesystem::exists(dir / "x.npy"));
   CHECK_THROWS_WITH_AS(write_npy(dir / "no/x.npy", {{1}, std::vector<float>(1)}),
                        doctest::Contains("cannot write"), fa2::Error);
+}
+
+TEST_CASE("npy: arrays that texts capture, of every type and rank") {
+  const TemporaryDirectory dir;
+  const auto read = [&](const std::string& descr, const std::string& shape, const std::string& data,
+                        const std::string& order = "False") {
+    write_bytes(
+        dir / "x.npy",
+        npy_bytes(1, "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + "}",
+                  data));
+    return read_captured(dir / "x.npy");
+  };
+  for (const auto& [descr, type, bytes] :
+       {std::tuple{"<f2", fa2::CaptureType::f16, 2}, std::tuple{"<f4", fa2::CaptureType::f32, 4},
+        std::tuple{"<i4", fa2::CaptureType::i32, 4}, std::tuple{"<i8", fa2::CaptureType::i64, 8},
+        std::tuple{"|u1", fa2::CaptureType::u8, 1}, std::tuple{"|b1", fa2::CaptureType::boolean, 1}}) {
+    CAPTURE(descr);
+    std::string data;
+    for (int i = 0; i < 6 * bytes; ++i) data += static_cast<char>(i);
+    const CapturedArray array = read(descr, "(2, 3)", data);
+    CHECK(array.type == type);
+    CHECK(array.shape == std::vector<std::int64_t>{2, 3});
+    REQUIRE(array.elements.size() == data.size());
+    CHECK(std::memcmp(array.elements.data(), data.data(), data.size()) == 0);
+    CHECK_THROWS_WITH_AS(read(descr, "(2, 3)", data.substr(1)), doctest::Contains("x.npy: truncated: shape"),
+                         fa2::Error);
+  }
+  CHECK(read("<f4", "()", "abcd").shape.empty());
+  CHECK_THROWS_WITH_AS(read("<f8", "()", "abcdefgh"),
+                       doctest::Contains("dtype = '<f8', must be float16, float32"), fa2::Error);
+  CHECK_THROWS_WITH_AS(read("<f4", "(1, 1)", "abcd", "True"), doctest::Contains("must be C order"),
+                       fa2::Error);
 }

@@ -4,6 +4,7 @@
 #include <generator/problem_text.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
+#include <tools/npy.h>
 #include <tools/problem_options.h>
 #include <tools/trait_options.h>
 #include <tools/verb.h>
@@ -101,6 +102,56 @@ TEST_CASE("problem options: files hold texts of scores") {
   CHECK_THROWS_WITH_AS(parsed("--score-bias " + (dir / "open").string()),
                        doctest::Contains("must close the brackets"), CLI::ValidationError);
   CHECK_THROWS_AS(parsed("--score-mod " + (dir / "missing").string()), CLI::ValidationError);
+}
+
+TEST_CASE("problem options: flags describe what texts capture") {
+  const TemporaryDirectory dir;
+  write_text(dir / "mod", "return score * gain() + table(at.head, at.key);");
+  tools::write_npy(dir / "table.npy", {{2, 3}, std::vector<float>(6, 1)});
+  tools::write_npy(dir / "ids.npy", {{4}, std::vector<std::int32_t>(4, 1)});
+  const std::string mod = " --score-mod " + (dir / "mod").string();
+  const auto captures = [&](const std::string& flags, const std::string& before = "") {
+    return score_texts(parsed(before + mod + flags).score_text).captures;
+  };
+  const auto is = [](const CaptureSpec& spec, const char* name, CaptureType type, int dimensions) {
+    return spec.name == name && spec.type == type && spec.dimensions == dimensions;
+  };
+  const auto all =
+      captures(" --capture table:bf16:2 --capture ids:bool:1 --capture n:i64 --capture gain:f32");
+  REQUIRE(all.size() == 4);
+  CHECK(is(all[0], "table", CaptureType::bf16, 2));
+  CHECK(is(all[1], "ids", CaptureType::boolean, 1));
+  CHECK(is(all[2], "n", CaptureType::i64, CaptureSpec::kNumber));
+  CHECK(is(all[3], "gain", CaptureType::f32, CaptureSpec::kNumber));
+  const auto values = captures(
+      " --capture a=2 --capture b=2.0 --capture c=-1e3 --capture d=true --capture e=5000000000",
+      " --capture table=" + (dir / "table.npy").string() + " --capture ids=" + (dir / "ids.npy").string());
+  REQUIRE(values.size() == 7);
+  CHECK(is(values[0], "table", CaptureType::f32, 2));
+  CHECK(is(values[1], "ids", CaptureType::i32, 1));
+  CHECK(is(values[2], "a", CaptureType::i32, -1));
+  CHECK(is(values[3], "b", CaptureType::f32, -1));
+  CHECK(is(values[4], "c", CaptureType::f32, -1));
+  CHECK(is(values[5], "d", CaptureType::boolean, -1));
+  CHECK(is(values[6], "e", CaptureType::i64, -1));
+  CHECK(score_texts(benchmarked(mod + " --capture gain=0.5").front().score_text).captures.size() == 1);
+  CHECK(score_texts(precompiled("--head-dim 64" + mod + " --capture gain:f32").front().score_text)
+            .captures.size() == 1);
+
+  const auto says = [&](const std::string& flags, const std::string& rule) {
+    CAPTURE(flags);
+    CHECK_THROWS_WITH_AS(parsed(flags), doctest::Contains(rule.c_str()), CLI::ValidationError);
+  };
+  says(mod + " --capture gain", "gain: must be NAME=FILE.npy, NAME=NUMBER");
+  says(mod + " --capture gain:f64", "must have a type among f16, bf16, f32, i32, i64, u8, bool");
+  says(mod + " --capture gain:f32:-1", "must end in a number of dimensions");
+  says(mod + " --capture gain:f32:5", "captures[0].dimensions = 5, must be in -1..4");
+  says(mod + " --capture gain:u8", "captures[0].type = 5, must be f32, i32, i64 or boolean of a number");
+  says(mod + " --capture 2x=1", "captures[0].name = 2x, must be an identifier");
+  says(mod + " --capture x=" + (dir / "none.npy").string(), "none.npy: No such file");
+  says(" --capture gain=1", "texts read captures: pass --score-bias, --score-mod or --score-mask");
+  CHECK_THROWS_WITH_AS(benchmarked(mod + " --capture gain:f32"), doctest::Contains("must have a value"),
+                       CLI::ValidationError);
 }
 
 TEST_CASE("problem options: precompile reads the flags of traits back as those traits") {
