@@ -258,12 +258,25 @@ impl<'a> {0}<'a> {{
                               setters(numbers, operation));
 }
 
+/// Returns the functions of scores of a call: a field of the problem and two of the arguments.
+Number scores() {
+  return {.name = "scores",
+          .type = "Option<&'a Scores<'a>>",
+          .initial = "None",
+          .help = "functions of scores, and what they capture",
+          .statements = {
+              {"problem", "problem.score_text = self.scores.map_or(0, Scores::number)"},
+              {"args",
+               "(args.captures, args.capture_count) = self.scores.map_or((null(), 0), Scores::captures)"}}};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> rust_files() {
   std::vector<Number> attention, append, merge;
   add_numbers<AttentionProblem>("problem", attention);
   add_numbers<AttentionArgs>("args", attention);
+  attention.push_back(scores());
   std::vector<Number> backward = attention;
   add_numbers<BackwardArgs>("backward", backward);
   add_numbers<AppendProblem>("problem", append);

@@ -14,7 +14,7 @@ pub use calls::{Append, Attention, Backward, Merge, Problem};
 pub use context::{add_pack, Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;
 pub use half::{Bf16, F16, F8E4M3};
-pub use score_text::ScoreTexts;
+pub use score_text::{Capture, ScoreTexts, Scores};
 pub use tensor::{contiguous_strides, Device, Element, Stream, Tensor, TensorMut};
 pub use words::{
     DType, Determinism, EmptyRowLse, Jit, KvType, LseBase, Mask, PrecompileScope, RotaryStyle, RowAlignment, Tune,

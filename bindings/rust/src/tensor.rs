@@ -60,7 +60,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type of tensor elements: [`F16`], [`Bf16`], `f32`, `i32`, `i64`, `u8` or [`F8E4M3`].
+/// A type of tensor elements: [`F16`], [`Bf16`], `f32`, `i32`, `i64`, `u8`, [`F8E4M3`], or `bool` in captures.
 pub trait Element: Copy + Debug + sealed::Sealed + 'static {
     #[doc(hidden)]
     const DTYPE: i32;
@@ -82,6 +82,7 @@ elements! {
     i64: FA2_INT64,
     u8: FA2_UINT8,
     F8E4M3: FA2_FLOAT8_E4M3FN,
+    bool: FA2_CAPTURED_BOOL,
 }
 
 /// A view of memory that calls only read.
@@ -105,6 +106,10 @@ unsafe impl Send for TensorMut<'_> {}
 unsafe impl Sync for TensorMut<'_> {}
 
 impl<'a> Tensor<'a> {
+    pub(crate) fn array(&self) -> &sys::fa2_array {
+        &self.array
+    }
+
     /// Returns a contiguous view of host memory, in C order, for the interpreter. `shape` must hold exactly the slice.
     pub fn new<T: Element>(data: &'a [T], shape: &[usize]) -> Result<Self, Error> {
         Self::strided(data, 0, shape, &strides_of(data.len(), shape)?)

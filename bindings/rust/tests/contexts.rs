@@ -82,15 +82,3 @@ fn bytes_that_are_no_pack_are_rejected() {
 fn the_version_is_that_of_the_crate() {
     assert_eq!(fa2::version(), env!("CARGO_PKG_VERSION"));
 }
-
-#[test]
-fn texts_of_scores_have_a_number_and_mistakes_are_errors() {
-    let even = fa2::ScoreTexts { mask: "return at.key % 2 == 0;", ..Default::default() };
-    let number = even.make().unwrap();
-    assert!(number > 0);
-    assert_eq!(even.make().unwrap(), number);
-    for wrong in ["", "return (true;", "return true;\0"] {
-        let error = fa2::ScoreTexts { mask: wrong, ..Default::default() }.make().unwrap_err();
-        assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
-    }
-}

@@ -91,6 +91,8 @@ pub struct Backward<'a> {
     pub dropout_offset: u64,
     /// the LSE of a query that sees no key; its O is 0
     pub empty_row_lse: EmptyRowLse,
+    /// functions of scores, and what they capture
+    pub scores: Option<&'a Scores<'a>>,
     /// how gradients may differ between runs
     pub determinism: Determinism,
     /// where the call is enqueued; ignored on the interpreter
@@ -139,6 +141,7 @@ impl<'a> Backward<'a> {
             dropout_seed: 0,
             dropout_offset: 0,
             empty_row_lse: EmptyRowLse::default(),
+            scores: None,
             determinism: Determinism::default(),
             stream: Stream::default(),
         }
@@ -184,6 +187,7 @@ impl<'a> Backward<'a> {
         problem.seqlen_k = self.max_seqlen_k.unwrap_or(-1);
         problem.softcap = i32::from(self.softcap != 0.0);
         problem.dropout = i32::from(self.dropout_p != 0.0);
+        problem.score_text = self.scores.map_or(0, Scores::number);
     }
 
     pub(crate) fn set_args(&self, args: &mut sys::fa2_args) {
@@ -193,6 +197,7 @@ impl<'a> Backward<'a> {
         args.dropout_seed = self.dropout_seed;
         args.dropout_offset = self.dropout_offset;
         args.empty_row_lse = self.empty_row_lse as i32;
+        (args.captures, args.capture_count) = self.scores.map_or((null(), 0), Scores::captures);
     }
 
     pub(crate) fn set_backward(&self, backward: &mut sys::fa2_backward_args) {

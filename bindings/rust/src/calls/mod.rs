@@ -4,11 +4,11 @@
 //! means that this tensor is given, or that this size is known.
 #![allow(clippy::field_reassign_with_default)]
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr::null};
 
 use crate::{
-    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, LseBase, Mask, RotaryStyle, Stream,
-    Tensor, TensorMut,
+    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, LseBase, Mask, RotaryStyle, Scores,
+    Stream, Tensor, TensorMut,
 };
 
 #[rustfmt::skip]
@@ -55,9 +55,15 @@ fn on_device<F: FnMut() -> sys::fa2_status>(device: i32, mut body: F) -> Result<
     check(unsafe { sys::fa2_on_device(device, Some(call::<F>), data.cast()) })
 }
 
+/// Checks that captures lie where the call's tensors do.
+fn require_on(device: i32, scores: Option<&Scores<'_>>) -> Result<(), Error> {
+    scores.map_or(Ok(()), |scores| scores.require_on(device))
+}
+
 // SAFETY of the functions below: the library compares all shapes, strides, types and devices when it binds tensors, and
 // rejects a call that would reach outside of them; kernels cut lengths and page numbers that tables hold to what exists
-// (include/fa2/c_tensors.h, c_api.h). Tensors made of slices lie on the interpreter, where a call has ended when it returns,
+// (include/fa2/c_tensors.h, c_api.h). Captures have the types and dimensions of the texts that `Scores` has made, and lie on
+// the device of the call; kernels keep each index inside their sizes. Tensors made of slices lie on the interpreter, where a call has ended when it returns,
 // and Rust's borrows keep them alive and apart until then. from_raw_parts() demands the same for memory of GPUs.
 
 impl Attention<'_> {
@@ -71,6 +77,7 @@ impl Attention<'_> {
         check(unsafe {
             sys::fa2_bind_attention(tensors.as_ptr(), tensors.len(), &mut problem, &mut args, &mut place)
         })?;
+        require_on(place.device, self.scores)?;
         Ok(Bound { problem, args, place })
     }
 
@@ -97,6 +104,7 @@ impl Backward<'_> {
         check(unsafe {
             sys::fa2_bind_backward(tensors.as_ptr(), tensors.len(), &mut problem, &mut forward, &mut args, &mut place)
         })?;
+        require_on(place.device, self.scores)?;
         let launch = launch_at(place, self.stream);
         // SAFETY: above.
         check(unsafe { sys::fa2_launch_backward(&problem, &args, &launch) })
