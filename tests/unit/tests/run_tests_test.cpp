@@ -32,7 +32,7 @@ struct Fixture {
       fs::copy_file(FA2_SOURCE_DIR "/scripts/" + std::string(script), dir / "scripts" / script);
     write_program(dir / "tests/package/run.sh", "exit 0");
     write_program(dir / "scripts/test_rust.sh", "exit 0");
-    for (const char* example : {"fa2_train", "fa2_generate", "fa2_engine"})
+    for (const char* example : {"fa2_train", "fa2_generate", "fa2_engine", "fa2_scores"})
       write_program(dir / "build/examples" / example, "exit 0");
     suite("unit", kDoctest + "3 0");
     suite("golden", kDoctest + "3 0");
@@ -84,7 +84,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped and did not 
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and each reason is printed once") {
   const std::string text = run();
-  CHECK(last_line(text) == "15 passed, 2 skipped, 0 failed");
+  CHECK(last_line(text) == "16 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
   CHECK(text.find("no moon") == text.rfind("no moon"));
   CHECK(status == 0);
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and eac
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped has not failed") {
   suite("golden", "echo 'a.cpp:1: MESSAGE: skipped: no moon'; echo 'skipped here: 3'; " + kDoctest + "3 0");
-  CHECK(last_line(run()) == "12 passed, 5 skipped, 0 failed");
+  CHECK(last_line(run()) == "13 passed, 5 skipped, 0 failed");
   CHECK(status == 0);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
-  CHECK(last_line(run()) == "10 passed, 0 skipped, 3 failed");
+  CHECK(last_line(run()) == "11 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
 }
 
@@ -108,6 +108,6 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: parts of the kernels' jobs run, and al
   suite("interpreter",
         "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
   // The suite has six cases. Early, a sixth of them runs: one. Late, a twelfth: none.
-  CHECK(last_line(run()) == "16 passed, 2 skipped, 0 failed");
-  CHECK(last_line(run("all")) == "27 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run()) == "17 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run("all")) == "28 passed, 2 skipped, 0 failed");
 }
