@@ -30,7 +30,14 @@ std::pair<PlannedProblem, std::vector<Violation>> parse_problem(const nlohmann::
     std::string wrong = unknown_field(key);
     PlannedProblem::visit(
         [&, &key = key, &value = value](const std::string_view name, FieldRole, auto& field) {
-          if (name == key) wrong = set_from_json(field, value);
+          if (name != key) return;
+          if constexpr (std::is_same_v<std::decay_t<decltype(field)>, std::int64_t>) {
+            if (name == "score_text") {
+              wrong = set_score_text(field, value);
+              return;
+            }
+          }
+          wrong = set_from_json(field, value);
         },
         problem);
     if (!wrong.empty()) found.push_back({key, value.dump(), wrong});

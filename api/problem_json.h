@@ -1,6 +1,7 @@
 // Problems as JSON objects. Everything derives from PlannedProblem::visit.
 #pragma once
 
+#include <api/score_text_json.h>
 #include <core/enum_words.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -30,12 +31,13 @@ nlohmann::ordered_json json_value(const Value& value) {
   }
 }
 
-/// Returns an object with the fields of an AttentionProblem or a PlannedProblem, in their order.
+/// Returns an object with the fields of an AttentionProblem or a PlannedProblem, in their order. Texts of scores are there by content.
 template <class Problem>
 nlohmann::ordered_json fields_of(const Problem& problem) {
   auto json = nlohmann::ordered_json::object();
   Problem::visit([&](const char* name, FieldRole, const auto& value) { json[name] = json_value(value); },
                  problem);
+  json["score_text"] = json_of_score_text(problem.score_text);
   return json;
 }
 

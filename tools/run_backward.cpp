@@ -5,7 +5,6 @@
 #include <reference/gradients.h>
 #include <tools/flops.h>
 #include <tools/run_call.h>
-#include <tools/table.h>
 
 #include <list>
 #include <map>
@@ -221,14 +220,7 @@ Json json_of(const BackwardPlan& plan, const RunTime& time, const Verdicts& verd
 void print_result(const BackwardPlan& plan, const RunTime& time, const Verdicts& verdicts,
                   const GradientList& gradients) {
   const Explanation& e = plan.explain();
-  Lines lines = {{"problem", to_string(e.problem)}, {"device", fmt::format("{} ({})", e.device, e.arch)}};
-  for (const KernelReport& kernel : e.kernels) {
-    lines.emplace_back("config", to_string(kernel.config));
-    lines.emplace_back("chosen",
-                       fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason));
-    lines.emplace_back("kernel",
-                       fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms));
-  }
+  Lines lines = lines_of(e);
   lines.emplace_back("time", text_of(time));
   for (const Gradient& gradient : gradients)
     lines.emplace_back(gradient.fields.name,

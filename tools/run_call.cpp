@@ -200,6 +200,18 @@ std::string text_of(const RunTime& time) {
                      tflops(time.flops, time.us.median), kBursts, time.launches);
 }
 
+Lines lines_of(const Explanation& e) {
+  Lines lines = {{"problem", to_string(e.problem)}, {"device", fmt::format("{} ({})", e.device, e.arch)}};
+  for (const KernelReport& kernel : e.kernels) {
+    lines.emplace_back("config", to_string(kernel.config));
+    lines.emplace_back("chosen",
+                       fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason));
+    lines.emplace_back("kernel",
+                       fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms));
+  }
+  return lines;
+}
+
 Json json_of(const reference::Verdict& verdict) {
   return {
       {"ok", verdict.ok},       {"error", verdict.error},         {"baseline_error", verdict.baseline_error},

@@ -9,6 +9,7 @@
 #include <tools/mistakes.h>
 #include <tools/problem_options.h>
 #include <tools/sequence_options.h>
+#include <tools/table.h>
 #include <tools/tensor_files.h>
 #include <tools/variant_options.h>
 #include <tools/verb.h>
@@ -93,6 +94,9 @@ RunTime measure(const Launch& launch, double flops, const OwnedStream& stream);
 /// Return null, or an empty text, if nothing was measured.
 Json json_of(const RunTime& time);
 std::string text_of(const RunTime& time);
+
+/// Returns the problem, the device, and each kernel with its config.
+Lines lines_of(const Explanation& explanation);
 
 Json json_of(const reference::Verdict& verdict);
 

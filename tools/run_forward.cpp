@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <tools/flops.h>
 #include <tools/run_call.h>
-#include <tools/table.h>
 
 #include <utility>
 
@@ -78,20 +77,15 @@ Json json_of(const AttentionPlan& plan, const Outputs& out,
 void print_result(const AttentionPlan& plan, const Outputs& out,
                   const std::optional<reference::Verdict>& verdict, const RunOptions& options) {
   const Explanation& e = plan.explain();
-  const KernelReport& kernel = e.kernels.front();
-  print(Lines{
-      {"problem", to_string(e.problem)},
-      {"device", fmt::format("{} ({})", e.device, e.arch)},
-      {"config", to_string(kernel.config)},
-      {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
-      {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
-      {"time", text_of(out.time)},
-      {"output", fmt::format("{} {}", options.out, shape_text(out.out.extents.shape(out.out.layout)))},
-      {"lse", options.lse},
-      {"max logits", options.max_logits},
-      {"check", verdict ? verdict->message : ""},
-      {"notes", e.notes},
-  });
+  Lines lines = lines_of(e);
+  lines.emplace_back("time", text_of(out.time));
+  lines.emplace_back("output",
+                     fmt::format("{} {}", options.out, shape_text(out.out.extents.shape(out.out.layout))));
+  lines.emplace_back("lse", options.lse);
+  lines.emplace_back("max logits", options.max_logits);
+  lines.emplace_back("check", verdict ? verdict->message : "");
+  lines.emplace_back("notes", e.notes);
+  print(lines);
 }
 
 }  // namespace

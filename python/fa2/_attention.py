@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import _core, _hooks, _mistakes
 from ._call import CU_SEQLENS_Q, MASKS, MAX_LOGITS, Options, replaced
 from ._explanation import Explanation
-from ._scores import texts_of, with_texts
+from ._scores import with_texts
 from ._types import CallOptions, Causal, Layout, LseBase, MaskMod, ScoreMod, Tensor
 
 if TYPE_CHECKING:
@@ -292,7 +292,9 @@ def explain(
     backward: the kernels of the gradients instead. May compile. Raises as attention() does.
     """
     found = json.loads(_on_backend("explain", q, k, v, options, backward))
-    texts = texts_of(found["problem"].get("score_text"))
+    content = found["problem"].get("score_text") or {}
+    names = (("bias", "bias"), ("score_mod", "mod"), ("mask_mod", "mask"))
+    texts = {name: content[text] for name, text in names if text in content}
     return Explanation({**found, "texts": texts} if texts else found)
 
 

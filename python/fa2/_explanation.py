@@ -7,7 +7,8 @@ from typing import Any
 from . import _text
 
 _DEFAULTS = {None, False, "same", "natural"}
-_SHAPE = {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "head_dim_v", "dtype", "mask"}
+#: What other words of the text say.
+_SAID = {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "head_dim_v", "dtype", "mask", "score_text"}
 
 
 def _problem_text(problem: dict[str, Any]) -> str:
@@ -17,7 +18,7 @@ def _problem_text(problem: dict[str, Any]) -> str:
     others = [
         name if value is True else f"{name}={value}"
         for name, value in p.items()
-        if name not in _SHAPE and (value not in _DEFAULTS or (name.startswith("window") and value == 0))
+        if name not in _SAID and (value not in _DEFAULTS or (name.startswith("window") and value == 0))
     ]
     return ", ".join((p["dtype"], f"mask {p['mask']}", sizes, f"head_dim {head_dims}", *others))
 

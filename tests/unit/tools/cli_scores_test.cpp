@@ -6,6 +6,7 @@
 #include <tools/npy.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -101,10 +102,35 @@ TEST_CASE("cli scores: explain shows the kernel of texts whose captures have typ
       fa2.option("--score-bias", "bias"));
   CAPTURE(result.err);
   REQUIRE(result.status == 0);
-  CHECK(result.json().at("problem").at("score_text") != 0);
+  const Json texts = result.json().at("problem").at("score_text");
+  CHECK(texts.at("bias") == "return gain() * table(at.head, at.key);");
+  CHECK(texts.at("captures").at(1).at("type") == "f32");
   const Result none =
       fa2.run("explain --device interpreter --head-dim 16 --seqlen 16" + fa2.option("--score-bias", "bias"));
   CHECK(none.status != 0);  // nothing is called gain
+}
+
+TEST_CASE(
+    "cli scores: logged requests hold texts, so that another process makes a pack that serves a third") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + fa2.option("--out", "o.npy") + fa2.option("--score-mask", "mask") +
+                          captured(fa2, "ids") + fa2.option("--score-mod", "mod") + " --capture gain=0.5",
+                    log = fa2.file("requests").string(), pack = fa2.file("k.fa2pack").string(),
+                    alone = " FA2_CACHE_TRUST=host FA2_CACHE_DIR=" + fa2.file("empty").string();
+  REQUIRE(fa2.run(run, "FA2_LOG_REQUESTS=" + log).status == 0);
+  CHECK(read_text(log).find("tanh(x)") != std::string::npos);
+  const Result made = fa2.run("precompile --exact --requests " + log + " --out " + pack, alone);
+  CAPTURE(made.err);
+  REQUIRE(made.status == 0);
+  CHECK(fa2.run("pack covers " + pack + " --requests " + log, alone).status == 0);
+  std::filesystem::remove_all(fa2.file("empty"));
+  const Result served = fa2.run(run, alone + " FA2_JIT=off FA2_CACHE_PATH=" + pack);
+  CAPTURE(served.err);
+  REQUIRE(served.status == 0);
+  for (const Json& kernel : served.json().at("explanation").at("kernels"))
+    CHECK(kernel.at("origin") == "read_only_cache");
+  CHECK(served.json().at("check").at("ok") == true);
 }
 
 #endif

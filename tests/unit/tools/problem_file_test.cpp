@@ -74,8 +74,7 @@ TEST_CASE("problem file: every field is read, alone, and reset by the value that
         } else {
           object[name] = 16;
         }
-        if (std::string(name) == "score_text")
-          object[name] = make_score_text({.mod = "return 2.0f * score;"});
+        if (std::string(name) == "score_text") object[name] = {{"mod", "return 2.0f * score;"}};
         if (std::string(name) == "heads_kv") object["heads_q"] = 16;
         if (std::string(name).starts_with("total")) object["varlen"] = true;
         if (std::string(name).find("page") != std::string::npos) {
@@ -95,6 +94,51 @@ TEST_CASE("problem file: a missing field has its default") {
   REQUIRE(read.size() == 2);
   CHECK(read[0] == PlannedProblem{{.head_dim = 64}, {}}.normalized());
   CHECK(read[1] == PlannedProblem{{.head_dim = 8}, {}}.normalized());
+}
+
+TEST_CASE("problem file: texts of scores are there by content") {
+  const ScoreTexts texts = {.bias = "return gain() * table(at.head, at.key);\n// a comment",
+                            .mask = "return at.key < first();",
+                            .captures = {{"table", CaptureType::bf16, 2},
+                                         {"gain"},
+                                         {"first", CaptureType::i32},
+                                         {"flags", CaptureType::boolean, 0}}};
+  PlannedProblem problem = PlannedProblem{{.head_dim = 64}, {}};
+  problem.score_text = make_score_text(texts);
+  const std::string line = line_of(problem);
+  const Json printed = Json::parse(line).at("score_text");
+  CHECK(printed.at("bias") == texts.bias.text);
+  CHECK(printed.at("mask") == texts.mask.text);
+  CHECK_FALSE(printed.contains("mod"));
+  CHECK(printed.at("captures").size() == 4);
+  CHECK(parse_problems(line, "f").at(0) == problem.normalized());
+  // Content that this process has not made.
+  const PlannedProblem other =
+      parse_problems(R"({"head_dim": 64, "score_text": {"mod": "return 3.5f * score + n();", )"
+                     R"("captures": [{"name": "n", "type": "i64", "dimensions": 0}]}})",
+                     "f")
+          .at(0);
+  const ScoreTexts& made = score_texts(other.score_text);
+  CHECK(made.mod.text == "return 3.5f * score + n();");
+  REQUIRE(made.captures.size() == 1);
+  CHECK(made.captures[0].type == CaptureType::i64);
+  CHECK(made.captures[0].dimensions == 0);
+
+  CHECK(complaint("score_text", {{"mask", "return (7;"}}).find("must close the brackets") !=
+        std::string::npos);
+  CHECK(complaint("score_text", Json::object()).find("must have at least one text") != std::string::npos);
+  const std::string all = complaint(
+      "score_text",
+      {{"masks", "x"}, {"bias", 7}, {"captures", {{{"name", 7}, {"type", "f64"}, {"size", 1}}, 5}}});
+  for (const char* part :
+       {"masks = \"x\", must be bias, mod, mask or captures", "bias = 7, must be a text",
+        "captures[0].name = 7, must be a text",
+        "captures[0].type = \"f64\", must be one of f16, bf16, f32, i32, i64, u8, bool",
+        "captures[0].size = 1, must be name, type or dimensions", "captures[1] = 5, must be an object"}) {
+    CAPTURE(all);
+    CAPTURE(part);
+    CHECK(all.find(part) != std::string::npos);
+  }
 }
 
 TEST_CASE("problem file: every field's error says what it accepts") {
