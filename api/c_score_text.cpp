@@ -51,7 +51,9 @@ fa2_status fa2_make_score_text(const fa2_score_text* bias, const fa2_score_text*
   using namespace fa2;
   return guarded([&] {
     if (number == nullptr) throw InvalidRequest({{"number", "NULL", "must be a pointer"}});
-    *number = make_score_text(
-        {read("bias", bias), read("mod", mod), read("mask", mask), read(captures, capture_count)});
+    *number = make_score_text({.bias = read("bias", bias),
+                               .mod = read("mod", mod),
+                               .mask = read("mask", mask),
+                               .captures = read(captures, capture_count)});
   });
 }

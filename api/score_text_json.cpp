@@ -13,8 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {
-    {"bias", &ScoreTexts::bias}, {"mod", &ScoreTexts::mod}, {"mask", &ScoreTexts::mask}};
+constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {{"bias", &ScoreTexts::bias},
+                                                                      {"mod", &ScoreTexts::mod},
+                                                                      {"mod_slope", &ScoreTexts::mod_slope},
+                                                                      {"mask", &ScoreTexts::mask}};
 
 Json json_of(const CaptureSpec& capture) {
   Json json = {{"name", capture.name}, {"type", word_of(capture.type)}};
@@ -42,7 +44,7 @@ CaptureSpec parse_capture(const std::string& name, const nlohmann::json& object,
                               : key == "type"       ? set_capture_type(capture.type, value)
                               : key == "dimensions" ? set_from_json(capture.dimensions, value)
                                                     : "must be name, type or dimensions";
-    if (!wrong.empty()) found.push_back({name + "." + key, value.dump(), wrong});
+    if (!wrong.empty()) found.push_back({fmt::format("{}.{}", name, key), value.dump(), wrong});
   }
   return capture;
 }
@@ -61,7 +63,7 @@ ScoreTexts parse_texts(const nlohmann::json& object, std::vector<Violation>& fou
       parse_captures(value, texts, found);
       continue;
     }
-    std::string wrong = "must be bias, mod, mask or captures";
+    std::string wrong = "must be bias, mod, mod_slope, mask or captures";
     for (const auto& [name, text] : kTexts)
       if (key == name) wrong = set_from_json((texts.*text).text, value);
     if (!wrong.empty()) found.push_back({key, value.dump(), wrong});

@@ -95,6 +95,8 @@ std::string rule_broken_by(std::string_view text) {
 std::string all_of(const ScoreTexts& texts) {
   const std::string &bias = texts.bias.text, &mod = texts.mod.text, &mask = texts.mask.text;
   std::string all = fmt::format("{} {} {}\n{}{}{}", bias.size(), mod.size(), mask.size(), bias, mod, mask);
+  if (const std::string& slope = texts.mod_slope.text; !slope.empty())
+    all += fmt::format("\n=slope {}\n{}", slope.size(), slope);
   for (const CaptureSpec& capture : texts.captures)
     all += fmt::format("\n{} {} {}", capture.name, static_cast<int>(capture.type), capture.dimensions);
   return all;
@@ -111,10 +113,12 @@ bool is_type_of_number(CaptureType type) {
 
 /// The names that texts have without captures. Those of C++ are left to the compiler, whose message names the text.
 constexpr std::string_view kTakenNames[] = {
-    "at",   "score", "Score",    "Text",  "Position", "Dual",    "bias",     "mod",       "mask",     "exp",
-    "exp2", "log",   "log2",     "log1p", "tanh",     "sin",     "cos",      "sigmoid",   "erf",      "sqrt",
-    "pow",  "floor", "ceil",     "round", "trunc",    "rsqrt",   "select",   "infinity",  "nan",      "abs",
-    "min",  "max",   "captures", "index", "has_bias", "has_mod", "has_mask", "floor_div", "remainder"};
+    "at",      "score",    "Score",     "Text",      "Position",  "Dual",         "bias",
+    "mod",     "mask",     "exp",       "exp2",      "log",       "log2",         "log1p",
+    "tanh",    "sin",      "cos",       "sigmoid",   "erf",       "sqrt",         "pow",
+    "floor",   "ceil",     "round",     "trunc",     "rsqrt",     "select",       "infinity",
+    "nan",     "abs",      "min",       "max",       "captures",  "index",        "has_bias",
+    "has_mod", "has_mask", "floor_div", "remainder", "mod_slope", "has_mod_slope"};
 
 /// Returns the rule that a capture's name breaks; empty: none.
 std::string rule_broken_by_name(std::string_view name) {
@@ -161,7 +165,10 @@ void check(const ScoreTexts& texts) {
   std::vector<Violation> found;
   check(found, "bias", texts.bias);
   check(found, "mod", texts.mod);
+  check(found, "mod_slope", texts.mod_slope);
   check(found, "mask", texts.mask);
+  if (texts.mod.text.empty() && !texts.mod_slope.text.empty())
+    found.push_back({"mod_slope", texts.mod_slope.text, "must be empty without mod"});
   check(found, texts.captures);
   if (texts.bias.text.empty() && texts.mod.text.empty() && texts.mask.text.empty())
     found.push_back({"bias, mod, mask", "empty", "must have at least one text"});

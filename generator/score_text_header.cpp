@@ -68,14 +68,17 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines) {
       "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
       "#include \"attention/common/score_functions.cuh\"\n\n"
       "namespace fa2::score {{\n\nstruct Text {{\n"
-      "  static constexpr bool has_bias = {}, has_mod = {}, has_mask = {};\n"
+      "  static constexpr bool has_bias = {}, has_mod = {}, has_mod_slope = {}, has_mask = {};\n"
       "  static constexpr bool mask_reads_head = {};\n\n"
       "  const ScoreCaptures& captures;\n\n",
-      !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mask.text.empty(), reads_of_mask(texts).head);
+      !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mod_slope.text.empty(),
+      !texts.mask.text.empty(), reads_of_mask(texts).head);
   for (std::size_t i = 0; i < texts.captures.size(); ++i) text += capture(texts.captures[i], i, lines);
   text += function("float bias(const Position& at)", texts.bias, "return 0.0f;", lines) +
           "  template <class Score>\n" +
           function("Score mod(Score score, const Position& at)", texts.mod, "return score;", lines) +
+          function("float mod_slope([[maybe_unused]] float score, const Position& at)", texts.mod_slope,
+                   "return 1.0f;", lines) +
           function("bool mask(const Position& at)", texts.mask, "return true;", lines) +
           "};\n\n}  // namespace fa2::score\n";
   return {"attention/common/score_text.cuh", std::move(text)};

@@ -69,6 +69,7 @@ std::string rendered(const ScoreTexts& texts) {
   source += function("double bias(const Position& at)", texts.bias, "return 0;");
   source += "  template <class Score>\n";
   source += function("Score mod(Score score, const Position& at)", texts.mod, "return score;");
+  source += function("double mod_slope(double score, const Position& at)", texts.mod_slope, "return score;");
   source += function("bool mask(const Position& at)", texts.mask, "return true;");
   // The last lines have no place in a file of the caller's.
   return source + fmt::format(R"(}};
@@ -86,6 +87,10 @@ FA2_HOST double fa2_slope(const HostCapture* captures, const Position& at, doubl
   const Text text = text_of(captures);
   const Dual modified = text.mod(Dual(score + text.bias(at), 1), at);
   return modified.value == -infinity() ? 0 : modified.slope;
+}}
+FA2_HOST double fa2_given_slope(const HostCapture* captures, const Position& at, double score) {{
+  const Text text = text_of(captures);
+  return text.mod_slope(score + text.bias(at), at);
 }}
 FA2_HOST bool fa2_mask(const HostCapture* captures, const Position& at) {{ return text_of(captures).mask(at); }}
 )",
@@ -114,6 +119,7 @@ HostText::HostText(std::int64_t number, std::vector<ScoreCapture> captures)
           make_host_compiler()->compile(source_of(number, score_texts(number))))),
       modified_(object_->symbol<OfScore>("fa2_modified")),
       slope_(object_->symbol<OfScore>("fa2_slope")),
+      given_slope_(object_->symbol<OfScore>("fa2_given_slope")),
       mask_(object_->symbol<OfPosition>("fa2_mask")) {}
 
 }  // namespace fa2::interpreter

@@ -31,6 +31,10 @@ class HostText {
   }
   /// Returns d modified() / d score; 0 where the texts hide the score.
   double slope(double score, const HostPosition& at) const { return slope_(captures_->data(), at, score); }
+  /// Returns what mod_slope says of slope(); meaningless without such a text.
+  double given_slope(double score, const HostPosition& at) const {
+    return given_slope_(captures_->data(), at, score);
+  }
   bool is_visible(const HostPosition& at) const { return mask_(captures_->data(), at); }
 
  private:
@@ -40,7 +44,7 @@ class HostText {
   bool has_mask_;
   std::shared_ptr<const std::vector<ScoreCapture>> captures_;
   std::shared_ptr<const LoadedObject> object_;
-  OfScore modified_, slope_;
+  OfScore modified_, slope_, given_slope_;
   OfPosition mask_;
 };
 

@@ -92,9 +92,11 @@ struct ScoreFlags {
   }
 };
 
-constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {{"--score-bias", &ScoreTexts::bias},
-                                                                      {"--score-mod", &ScoreTexts::mod},
-                                                                      {"--score-mask", &ScoreTexts::mask}};
+constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {
+    {"--score-bias", &ScoreTexts::bias},
+    {"--score-mod", &ScoreTexts::mod},
+    {"--score-mod-slope", &ScoreTexts::mod_slope},
+    {"--score-mask", &ScoreTexts::mask}};
 
 void take_captures(ScoreFlags& flags, const std::vector<std::string>& words, CaptureValues values) {
   flags.captures.clear(), flags.texts.captures.clear();
@@ -144,7 +146,9 @@ std::shared_ptr<const CaptureOptions> add_score_texts(CLI::App& verb, std::int64
   const std::vector<const CLI::Option*> texts = {
       add(0, "File with the body of a function of a position, added to each score"),
       add(1, "File with the body of a function of a score and its position"),
-      add(2, "File with the body of a function of a position: is the key seen")};
+      add(2,
+          "File with the body of a function of a score and its position: d mod / d score (default: derived)"),
+      add(3, "File with the body of a function of a position: is the key seen")};
   const auto take = [&number, flags, texts, values](const std::vector<std::string>& words) {
     take_captures(*flags, words, values);
     if (std::ranges::all_of(texts, [](const CLI::Option* text) { return text->count() == 0; }))

@@ -10,6 +10,8 @@
 
 namespace fa2 {
 
+struct AttentionProblem;  // fa2/problem.h
+
 /// The body of a function, in CUDA C++. It returns. `at` says which score it is about: at.batch, at.head (the query head), at.query and
 /// at.key, counted from 0 in their sequence, and the sequence's lengths at.queries and at.keys; all int. A position may lie beyond a
 /// length, where the result does not matter. The function must be pure: kernels call it any number of times.
@@ -67,6 +69,9 @@ struct ScoreTexts {
   /// Returns the new score. `score` has the type Score, which kernels of gradients replace by a number with a derivative: declare what
   /// depends on it as Score or auto. It does not convert to float.
   ScoreText mod = {};
+  /// Returns d mod / d score, a float, of the same float `score` as mod. Empty: kernels of gradients derive it from mod, which is
+  /// then compiled with other numbers than floats. check_score_text() compares both.
+  ScoreText mod_slope = {};
   /// Returns a bool: whether the query sees the key. Otherwise the score becomes -infinity. The value of a key that no query sees may
   /// still be multiplied by 0, so it must be finite.
   ScoreText mask = {};
@@ -82,5 +87,14 @@ FA2_API std::int64_t make_score_text(const ScoreTexts& texts);
 /// Returns the texts with a number. The reference stays valid. Thread-safe.
 /// @throws InvalidRequest if no texts with this number were made in this process.
 FA2_API const ScoreTexts& score_texts(std::int64_t number);
+
+/// Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
+/// mod at random scores and positions. `captures`: those of a call, but with pointers to host memory. Needs no device, and a C++
+/// compiler as the interpreter does.
+/// @throws InvalidRequest with a score and its position if mod_slope differs by more than 1e-4, relative above 1, or if the captures
+/// are not those of the texts; CompileError if a text does not compile, or mod not with numbers that carry a derivative; Unavailable
+/// without a compiler.
+FA2_API void check_score_text(const AttentionProblem& problem, const ScoreCapture* captures = nullptr,
+                              std::int64_t capture_count = 0);
 
 }  // namespace fa2

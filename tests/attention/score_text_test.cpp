@@ -47,6 +47,12 @@ const std::vector<Case>& cases() {
        {.mod = "Score x = score / 3.0f;\nreturn 3.0f * tanh(x);  // a cap"},
        {.mod = [](double s, const At&) { return 3 * std::tanh(s / 3); },
         .slope = [](double s, const At&) { return 1 - std::pow(std::tanh(s / 3), 2); }}},
+      {"tanh of floats, with its slope",
+       {.mod = "const float x = score / 3.0f;\nreturn 3.0f * tanh(x) + 0.5f * at.head;",
+        .mod_slope = "const float t = tanh(score / 3.0f);\nreturn 1.0f - t * t;"},
+       {.mod = [](double s,
+                  const At& at) { return 3 * std::tanh(s / 3) + 0.5 * static_cast<double>(at.head); },
+        .slope = [](double s, const At&) { return 1 - std::pow(std::tanh(s / 3), 2); }}},
       {"polynomial by position",
        {.mod = "auto gain = 1.0f + 0.1f * at.head;\nif (at.key > at.query) return score * gain;\n"
                "return max(score * abs(score) * 0.2f, Score(-2.0f)) + log(exp(score) + 1.0f)\n    + score / "

@@ -92,8 +92,12 @@ struct ScoreMod {
   /// Returns d modified() / d score for the same `score`; 0 where the text hides a score, whose slope need not be a number.
   FA2_DEVICE float derivative(float score, const Position& position) const {
     if constexpr (Text::has_bias) score += text.bias(position);
-    const score::Dual modified = text.mod(score::Dual{score, 1.0f}, position);
-    return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
+    if constexpr (Text::has_mod_slope) {
+      return text.mod(score, position) == -ptx::infinity() ? 0.0f : text.mod_slope(score, position);
+    } else {
+      const score::Dual modified = text.mod(score::Dual{score, 1.0f}, position);
+      return modified.value == -ptx::infinity() ? 0.0f : modified.slope;
+    }
   }
 
   FA2_DEVICE ScorePositions<Config> positions() const { return {params, shape, at}; }

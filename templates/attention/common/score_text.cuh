@@ -8,7 +8,7 @@ namespace fa2::score {
 
 /// The texts of fa2/score_text.h.
 struct Text {
-  static constexpr bool has_bias = false, has_mod = false, has_mask = false;
+  static constexpr bool has_bias = false, has_mod = false, has_mod_slope = false, has_mask = false;
   static constexpr bool mask_reads_head = false;
 
   const ScoreCaptures& captures;
@@ -18,6 +18,7 @@ struct Text {
   FA2_DEVICE Score mod(Score score, const Position&) const {
     return score;
   }
+  FA2_DEVICE float mod_slope(float, const Position&) const { return 1.0f; }
   FA2_DEVICE bool mask(const Position&) const { return true; }
 };
 

@@ -78,6 +78,23 @@ TEST_CASE("cli scores: run computes gradients of texts like the reference") {
   for (const char* name : {"dq", "dk", "dv"}) CHECK(result.json().at("check").at(name).at("ok") == true);
 }
 
+TEST_CASE("cli scores: the check of gradients finds a slope that is wrong") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  std::string run = run_of(fa2) + " --backward" + fa2.option("--d-out", "do") + fa2.option("--dq", "dq") +
+                    fa2.option("--score-mod", "floats") + fa2.option("--score-mod-slope", "slope");
+  fa2.write("do", {kBatch, kQueries, kHeads, kDim});
+  write_text(fa2.file("floats"), "return 0.5f * tanh(score / 0.5f);");
+  write_text(fa2.file("slope"), "const float t = tanh(score / 0.5f);\nreturn 1.0f - t * t;");
+  const Result right = fa2.run(run);
+  CAPTURE(right.err);
+  CHECK(right.status == 0);
+  write_text(fa2.file("slope"), "return 1.0f - tanh(score / 0.5f);");
+  const Result wrong = fa2.run(run);
+  CHECK(wrong.status == 1);
+  CHECK(wrong.json().at("check").at("dq").at("ok") == false);
+}
+
 TEST_CASE("cli scores: mistakes of captures") {
   const Command fa2;
   const std::string run = run_of(fa2) + fa2.option("--out", "o.npy") + fa2.option("--score-bias", "bias");
