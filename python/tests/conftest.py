@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 
 import pytest
@@ -13,6 +14,7 @@ os.environ.setdefault("FA2_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"fa2
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=60, help="problems that GPU tests of flash_attn's functions draw")
+    parser.addoption("--part", type=int, default=1, metavar="N", help="one of N of the long tests, which the commit's hash chooses, and a reason for each other")
     parser.addoption("--seed", type=int, default=0, help="of that draw")
 
 
@@ -33,7 +35,19 @@ def _missing_gpu() -> str:
     return "" if torch.cuda.is_available() else "PyTorch sees no GPU"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _chosen_part(parts: int) -> int:
+    """Returns which of the parts of long tests the commit's hash chooses, as scripts/part.sh does."""
+    command = ["git", "-C", os.path.dirname(__file__), "rev-parse", "--short=6", "HEAD"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(found.stdout or "0", 16) % parts
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    parts = config.getoption("part")
+    chosen = _chosen_part(parts)
+    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
+        if number % parts != chosen:
+            item.add_marker(pytest.mark.skip(reason=f"another part of {parts} of the long tests runs"))
     reason = _missing_gpu()
     for item in items:
         if reason and item.get_closest_marker("gpu"):

@@ -32,11 +32,13 @@ def check(score_mod: Any, mask_mod: Any) -> None:
         assert score_reference.error(found, exact) < 6e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name: str) -> None:
     check(SCORES[name], None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name: str) -> None:
     positions = torch.meshgrid(*map(torch.arange, (BATCH, HEADS, QUERIES, KEYS)), indexing="ij")
