@@ -50,9 +50,9 @@ KeyMapParams params_of(const KeyMapLayout& map, std::byte* bits) {
 
 /// Returns the map that a caller holds for a step that reads one; null if there is none.
 std::byte* held_bits_of(const Step& step, const Call& call) {
+  if (step.texts.map_part.bytes == 0 || step.config.kernel == KernelId::key_map) return nullptr;
   const BlockMap* const map = attention_args_of(call).block_map;
-  const bool reads = step.texts.map_part.bytes > 0 && step.config.kernel != KernelId::key_map;
-  return reads && map != nullptr ? map->impl().find(step.config) : nullptr;
+  return map == nullptr ? nullptr : map->impl().find(step.config);
 }
 
 /// Returns the map that a step makes or reads; null if it has none.

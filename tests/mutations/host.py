@@ -33,7 +33,7 @@ BUGS = {
         ("find", "held maps: one of other tiles", "std::ranges::find(entries_, maker, &Entry::config)", "entries_.begin()", "block maps: without"),
     ],
     "text_params.cpp": [
-        ("held_bits_of", "held maps: not read", "reads && map != nullptr ?", "reads && false ?", "block maps: forwards"),
+        ("held_bits_of", "held maps: not read", "map == nullptr ? nullptr", "true ? nullptr", "block maps: forwards"),
         ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &map, sizeof map);",
          "params.insert(texts.place + texts.captures.size() * sizeof(CaptureParams), &map, sizeof map);", "key maps: of a mask"),
     ],
