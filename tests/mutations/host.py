@@ -30,7 +30,7 @@ BUGS = {
     "held_maps.cpp": [
         ("check", "held maps: a stale one is read", "args.block_map_version != version_", "false", "block maps: another"),
         ("shape_of", "held maps: of sequences of other lengths", "shape.seqlen_q = p.seqlen_q, ", "", "block maps: another"),
-        ("find", "held maps: one of other tiles", "std::ranges::find(entries_, maker, &Entry::config)", "entries_.begin()", "block maps: without"),
+        ("find", "held maps: one of other tiles", "maker = key_map_config(config);", "maker = entries_.empty() ? config : entries_[0].config;", "block maps: without"),
     ],
     "text_params.cpp": [
         ("held_bits_of", "held maps: not read", "map == nullptr ? nullptr", "true ? nullptr", "block maps: forwards"),
