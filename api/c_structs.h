@@ -47,7 +47,7 @@ std::optional<MergeProblem> problem_of(const fa2_merge_problem* pointer, Found& 
 std::optional<MergeArgs> args_of(const fa2_merge_args* pointer, Found& found);
 std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found);
 std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found);
-/// Converts FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS and FA2_BITWISE, or'ed together.
+/// Converts FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS, FA2_D_CAPTURES and FA2_BITWISE, or'ed together.
 Gradients gradients_of(std::int32_t flags, Found& found);
 
 /// Converts options; NULL gives the defaults. @throws InvalidRequest with all violations, those of Context's constructor too.

@@ -45,9 +45,10 @@ void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, 
 
 void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream) {
   const ScopedContext context(plan.device);
-  require_sound(plan, violations_of(plan.problem, plan.gradients, args, operands), args.forward, operands,
-                stream);
-  if (!plan.steps.empty()) launch(plan, args, operands, args.workspace, stream);
+  Violations found = violations_of(plan.problem, plan.gradients, args, operands);
+  check_gradient_residency(found, plan.problem, args, plan.device);
+  require_sound(plan, std::move(found), args.forward, operands, stream);
+  if (!plan.steps.empty() || plan.gradients.d_captures) launch(plan, args, operands, args.workspace, stream);
 }
 
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {

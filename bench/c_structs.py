@@ -101,6 +101,7 @@ class BackwardArgs(C.Structure):
         ("dk", Tensor),
         ("dv", Tensor),
         ("d_sinks", C.c_void_p),
+        ("d_captures", C.c_void_p),
         ("workspace", C.c_void_p),
     ]
 

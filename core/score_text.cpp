@@ -113,12 +113,13 @@ bool is_type_of_number(CaptureType type) {
 
 /// The names that texts have without captures. Those of C++ are left to the compiler, whose message names the text.
 constexpr std::string_view kTakenNames[] = {
-    "at",      "score",    "Score",     "Text",      "Position",  "Dual",         "bias",
-    "mod",     "mask",     "exp",       "exp2",      "log",       "log2",         "log1p",
-    "tanh",    "sin",      "cos",       "sigmoid",   "erf",       "sqrt",         "pow",
-    "floor",   "ceil",     "round",     "trunc",     "rsqrt",     "select",       "infinity",
-    "nan",     "abs",      "min",       "max",       "captures",  "index",        "has_bias",
-    "has_mod", "has_mask", "floor_div", "remainder", "mod_slope", "has_mod_slope"};
+    "at",           "score",    "Score",     "Text",      "Position",  "Dual",          "bias",
+    "mod",          "mask",     "exp",       "exp2",      "log",       "log2",          "log1p",
+    "tanh",         "sin",      "cos",       "sigmoid",   "erf",       "sqrt",          "pow",
+    "floor",        "ceil",     "round",     "trunc",     "rsqrt",     "select",        "infinity",
+    "nan",          "abs",      "min",       "max",       "captures",  "index",         "has_bias",
+    "has_mod",      "has_mask", "floor_div", "remainder", "mod_slope", "has_mod_slope", "followed",
+    "capture_count"};
 
 /// Returns the rule that a capture's name breaks; empty: none.
 std::string rule_broken_by_name(std::string_view name) {
@@ -192,13 +193,42 @@ void each_word(std::string_view code, const Word& word) {
   }
 }
 
+unsigned differentiable(const ScoreTexts& texts) {
+  unsigned found = 0;
+  for (const std::string& text : {texts.bias.text, texts.mod.text}) {
+    bool ends = true;
+    each_word(without_comments(text, ends), [&](std::string_view word, std::string_view) {
+      for (std::size_t i = 0; i < texts.captures.size(); ++i) {
+        const CaptureSpec& capture = texts.captures[i];
+        if (capture.name == word && capture.type <= CaptureType::f32 && capture.dimensions >= 0)
+          found |= 1u << i;
+      }
+    });
+  }
+  return found;
+}
+
+struct KnownText {
+  ScoreTexts texts;
+  unsigned differentiable;  ///< see differentiable_captures()
+};
+
 struct KnownTexts {
   std::mutex mutex;
-  std::map<std::int64_t, ScoreTexts> by_number;  // whose nodes stay where they are
+  std::map<std::int64_t, KnownText> by_number;  // whose nodes stay where they are
 };
 KnownTexts& known() {
   static KnownTexts& texts = *new KnownTexts;  // outlives every thread
   return texts;
+}
+
+const KnownText& known_text(std::int64_t number) {
+  const std::lock_guard lock(known().mutex);
+  const auto found = known().by_number.find(number);
+  if (found == known().by_number.end())
+    throw InvalidRequest({{"score_text", fmt::format("{}", number),
+                           "must be 0, or what make_score_text() has returned in this process"}});
+  return found->second;
 }
 
 }  // namespace
@@ -232,20 +262,19 @@ std::int64_t make_score_text(const ScoreTexts& texts) {
   check(texts);
   const std::int64_t number = number_of(texts);
   const std::lock_guard lock(known().mutex);
-  const auto [place, is_new] = known().by_number.emplace(number, texts);
-  if (!is_new && all_of(place->second) != all_of(texts))
+  const auto [place, is_new] = known().by_number.emplace(number, KnownText{texts, differentiable(texts)});
+  if (!is_new && all_of(place->second.texts) != all_of(texts))
     throw Error(ErrorCode::internal,
                 fmt::format("two score texts have the number {}: change one by a space", number));
   return number;
 }
 
 const ScoreTexts& score_texts(std::int64_t number) {
-  const std::lock_guard lock(known().mutex);
-  const auto found = known().by_number.find(number);
-  if (found == known().by_number.end())
-    throw InvalidRequest({{"score_text", fmt::format("{}", number),
-                           "must be 0, or what make_score_text() has returned in this process"}});
-  return found->second;
+  return known_text(number).texts;
+}
+
+unsigned differentiable_captures(std::int64_t number) {
+  return known_text(number).differentiable;
 }
 
 }  // namespace fa2

@@ -3,6 +3,8 @@
 
 #include <fa2/score_text.h>
 
+#include <cstdint>
+
 namespace fa2 {
 
 /// What may decide whether a key is seen, apart from query and key. Found in the text, so it may say yes of something that does not
@@ -17,5 +19,9 @@ MaskReads reads_of_mask(const ScoreTexts& texts);
 
 /// Returns whether a bias or a mod reads captured tensors, which takes registers for each score.
 bool scores_read_tensors(const ScoreTexts& texts);
+
+/// Returns a bit per capture, the first one's lowest, that says whether gradients with respect to it exist: of tensors of a floating
+/// type which the bias or the mod names. @throws InvalidRequest if no texts with this number were made in this process.
+unsigned differentiable_captures(std::int64_t number);
 
 }  // namespace fa2

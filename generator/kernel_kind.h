@@ -47,16 +47,18 @@ enum class KernelPass : std::uint8_t {
   dk,
   dv,
   d_sinks,
+  d_captures,        ///< gradients of tensors that texts of scores capture
   dq_dk_dv,          ///< dK and dV; accumulates dQ
   dq_convert,        ///< rounds the accumulated dQ
   ordered_dq_dk_dv,  ///< as dq_dk_dv, and accumulates dQ in one order
   rows               ///< an operation with a single kernel, such as append(); no plan chooses one
 };
 
-inline constexpr KernelPass kBackwardPasses[] = {
-    KernelPass::delta,    KernelPass::dq,         KernelPass::dk_dv,
-    KernelPass::dk,       KernelPass::dv,         KernelPass::d_sinks,
-    KernelPass::dq_dk_dv, KernelPass::dq_convert, KernelPass::ordered_dq_dk_dv};
+inline constexpr KernelPass kBackwardPasses[] = {KernelPass::delta,      KernelPass::dq,
+                                                 KernelPass::dk_dv,      KernelPass::dk,
+                                                 KernelPass::dv,         KernelPass::d_sinks,
+                                                 KernelPass::d_captures, KernelPass::dq_dk_dv,
+                                                 KernelPass::dq_convert, KernelPass::ordered_dq_dk_dv};
 
 /// Returns whether a kernel of the pass accumulates dQ over key tiles, which dq_convert rounds.
 constexpr bool sums_dq(KernelPass pass) {
@@ -72,6 +74,7 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::dk, "dk"},
     {KernelPass::dv, "dv"},
     {KernelPass::d_sinks, "d_sinks"},
+    {KernelPass::d_captures, "d_captures"},
     {KernelPass::dq_dk_dv, "dq_dk_dv"},
     {KernelPass::dq_convert, "dq_convert"},
     {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},

@@ -92,7 +92,8 @@ KernelSource render(const KernelSpec& asked) {
   rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
   const std::size_t before_texts = rendered.size();
   const auto add_texts = [&](Lines lines) {
-    std::ranges::move(score_text_headers(spec.traits.score_text, lines), std::back_inserter(rendered));
+    const Reads reads = kind.pass == KernelPass::d_captures ? Reads::followed : Reads::plain;
+    std::ranges::move(score_text_headers(spec.traits.score_text, lines, reads), std::back_inserter(rendered));
   };
   add_texts(Lines::left_out);
   source.precompile_command = precompile_command(spec);

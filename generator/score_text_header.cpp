@@ -63,6 +63,22 @@ std::string capture(const CaptureSpec& spec, std::size_t number, Lines lines) {
       value, spec.name, parameters, origin(lines, 1, "capture " + spec.name), number, body);
 }
 
+/// Like capture(), of a tensor that may have a gradient: its reads can be followed.
+std::string followed_capture(const CaptureSpec& spec, std::size_t number, Lines lines) {
+  std::string parameters, checked, indices;
+  for (int i = 0; i < spec.dimensions; ++i) {
+    parameters += fmt::format("{}int i{}", i == 0 ? "" : ", ", i);
+    checked += fmt::format(" i{0} = ptx::index_in(i{0}, capture.sizes[{0}]);", i);
+    indices += fmt::format(", i{}", i);
+  }
+  return fmt::format(
+      "  FA2_DEVICE Dual {}({}) const {{\n{}    const CaptureParams& capture = captures.list[{}];{} "
+      "return followed.read({}, element_at<{}>(capture, offset_in(capture{})), element_number(capture{}));\n"
+      "  }}\n",
+      spec.name, parameters, origin(lines, 1, "capture " + spec.name), number, checked, number,
+      type_of(spec.type).element, indices, indices);
+}
+
 SourceFile text_header(const ScoreTexts& texts, Lines lines) {
   std::string text = fmt::format(
       "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
@@ -84,6 +100,26 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines) {
   return {"attention/common/score_text.cuh", std::move(text)};
 }
 
+/// What depends on a read may stand in a float, which is a number with a derivative here.
+SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable, Lines lines) {
+  std::string text = fmt::format(
+      "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
+      "#include \"attention/backward/followed_read.cuh\"\n\n"
+      "namespace fa2::score {{\n\nstruct FollowedText {{\n"
+      "  static constexpr int capture_count = {};\n\n"
+      "  const ScoreCaptures& captures;\n  FollowedRead& followed;\n\n",
+      texts.captures.size());
+  for (std::size_t i = 0; i < texts.captures.size(); ++i)
+    text += (differentiable >> i & 1) != 0 ? followed_capture(texts.captures[i], i, lines)
+                                           : capture(texts.captures[i], i, lines);
+  text += "#define float Dual\n" +
+          function("Dual bias(const Position& at)", texts.bias, "return 0.0f;", lines) +
+          "  template <class Score>\n" +
+          function("Score mod(Score score, const Position& at)", texts.mod, "return score;", lines) +
+          "#undef float\n};\n\n}  // namespace fa2::score\n";
+  return {"attention/backward/sm80/followed_text.cuh", std::move(text)};
+}
+
 SourceFile captures_header(const ScoreTexts& texts) {
   std::string list = texts.mask.text.empty() ? "" : "  KeyMapParams key_map;\n";
   if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
@@ -96,10 +132,13 @@ SourceFile captures_header(const ScoreTexts& texts) {
 
 }  // namespace
 
-std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines) {
+std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads) {
   if (number == 0) return {};
   const ScoreTexts& texts = score_texts(number);
-  return {text_header(texts, lines), captures_header(texts)};
+  std::vector<SourceFile> files = {text_header(texts, lines), captures_header(texts)};
+  if (reads == Reads::followed)
+    files.push_back(followed_text_header(texts, differentiable_captures(number), lines));
+  return files;
 }
 
 }  // namespace fa2

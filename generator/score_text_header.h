@@ -11,8 +11,11 @@ namespace fa2 {
 /// Whether a header says from which file and line its texts come.
 enum class Lines : std::uint8_t { left_out, named };
 
-/// Returns attention/common/score_text.cuh with the texts that have a number, and score_captures.cuh with what they capture; nothing
-/// for 0. @throws InvalidRequest if no texts with this number were made in this process.
-std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines);
+/// Whether a kernel adds to gradients of captured tensors, and so follows their reads through the texts.
+enum class Reads : std::uint8_t { plain, followed };
+
+/// Returns attention/common/score_text.cuh with the texts that have a number, score_captures.cuh with what they capture, and for
+/// followed reads attention/backward/sm80/followed_text.cuh; nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.
+std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads = Reads::plain);
 
 }  // namespace fa2

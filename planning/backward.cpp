@@ -1,4 +1,4 @@
-// Chooses up to five kernels, which share one scratch.
+// Chooses up to six kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
 #include <planning/key_map.h>
@@ -15,7 +15,7 @@ namespace fa2 {
 namespace {
 
 bool needs_delta(const Gradients& gradients) {
-  return gradients.dq || gradients.dk || gradients.d_sinks;
+  return gradients.dq || gradients.dk || gradients.d_sinks || gradients.d_captures;
 }
 
 /// Returns whether separate kernels may replace a fused one, which must then not be pinned.
@@ -71,6 +71,7 @@ bool owns_keys(KernelPass pass) {
 
 bool has_tiles(const AttentionProblem& p, KernelPass pass) {
   if (pass == KernelPass::d_sinks) return p.batch > 0;
+  if (pass == KernelPass::d_captures && p.seqlen_k == 0) return false;
   return p.batch > 0 && (owns_keys(pass) ? p.seqlen_k : p.seqlen_q) > 0;
 }
 
@@ -108,6 +109,7 @@ std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gra
     }
   }
   if (gradients.d_sinks) passes.push_back(KernelPass::d_sinks);
+  if (gradients.d_captures) passes.push_back(KernelPass::d_captures);
   std::erase_if(passes, [&](KernelPass pass) { return !has_tiles(problem, pass); });
   return passes;
 }

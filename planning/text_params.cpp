@@ -63,6 +63,11 @@ std::byte* map_bits_of(const Step& step, const Call& call) {
   return texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin;
 }
 
+/// Returns the gradients that a step adds to, one per capture; null if it adds to none.
+float* const* gradients_of(const StepTexts& texts, const Call& call) {
+  return texts.have_gradients ? call.args.as<BackwardArgs>().d_captures : nullptr;
+}
+
 }  // namespace
 
 const AttentionArgs& attention_args_of(const Call& call) {
@@ -75,6 +80,7 @@ void set_texts(Step& step, const AttentionProblem& problem) {
   if (problem.score_text == 0 || (kind.reads != nullptr && !kind.reads("score_text"))) return;
   step.texts.captures = score_texts(problem.score_text).captures;
   step.texts.have_mask = has_mask_text(problem);
+  step.texts.have_gradients = kind.pass == KernelPass::d_captures;
   if (step.config.key_map != 0) step.texts.map = key_map_layout(problem, step.config);
 }
 
@@ -85,6 +91,11 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
   const std::span given(args.captures, static_cast<std::size_t>(args.capture_count));
   std::ranges::transform(texts.captures, given, captures.begin(),
                          [](const CaptureSpec& spec, const ScoreCapture& of) { return params_of(spec, of); });
+  if (float* const* const gradients = gradients_of(texts, call)) {
+    for (std::size_t i = 0; i < texts.captures.size(); ++i)
+      if (gradients[i] != nullptr)
+        captures[i].number = static_cast<long long>(reinterpret_cast<std::uintptr_t>(gradients[i]));
+  }
   params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
   if (!texts.have_mask) return;
   const KeyMapParams map = params_of(texts.map, map_bits_of(step, call));
@@ -93,12 +104,18 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
 
 void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const Call& call) {
   const StepTexts& texts = step.texts;
+  float* const* const gradients = gradients_of(texts, call);
+  const auto add = [&](const std::string& name, const ByteRange& bytes, Access access) {
+    ranges.push_back({name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(bytes.begin)),
+                      static_cast<std::size_t>(bytes.end - bytes.begin), access, true});
+  };
   for (std::size_t i = 0; i < texts.captures.size(); ++i) {
     const CaptureSpec& spec = texts.captures[i];
     if (spec.dimensions == CaptureSpec::kNumber) continue;
-    const ByteRange bytes = captured_bytes(spec, attention_args_of(call).captures[i]);
-    ranges.push_back({spec.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(bytes.begin)),
-                      static_cast<std::size_t>(bytes.end - bytes.begin)});
+    const ScoreCapture& capture = attention_args_of(call).captures[i];
+    add(spec.name, captured_bytes(spec, capture), Access::read);
+    if (gradients != nullptr && gradients[i] != nullptr)
+      add(spec.name, gradient_bytes(spec, capture, gradients[i]), Access::read_write);
   }
   if (std::byte* const map = map_bits_of(step, call)) {
     const bool makes_map = step.config.kernel == KernelId::key_map;

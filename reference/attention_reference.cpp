@@ -41,19 +41,6 @@ std::vector<double> largest_of_groups(const std::vector<double>& values, std::in
   return largest;
 }
 
-double score_before_texts(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at,
-                          double product) {
-  const AttentionArgs& numbers = rule.numbers;
-  double score = product * rule.scale;
-  if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
-  if (p.alibi) {
-    const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
-    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
-    score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
-  }
-  return score;
-}
-
 template <class Arithmetic>
 Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
   const AttentionProblem& p = in.problem;
@@ -168,6 +155,19 @@ KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
   const KeyRange keys = visible_keys(problem, i);
   return j >= keys.begin && j < keys.end;
+}
+
+double score_before_texts(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at,
+                          double product) {
+  const AttentionArgs& numbers = rule.numbers;
+  double score = product * rule.scale;
+  if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
+  if (p.alibi) {
+    const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
+    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
+    score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
+  }
+  return score;
 }
 
 double score_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at, double product) {

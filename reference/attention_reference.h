@@ -52,6 +52,8 @@ struct ScoreFunctions {
   std::function<double(double score, const ScorePosition&)> mod = {};    ///< with the bias
   std::function<double(double score, const ScorePosition&)> slope = {};  ///< d mod / d score; empty: 1
   std::function<bool(const ScorePosition&)> mask = {};
+  /// Takes the gradient with respect to what mod returns for a score, from many threads. For references of captures' gradients.
+  std::function<void(double score, const ScorePosition&, double gradient)> take_gradient = {};
 };
 
 /// Parameters that turn Q K^T into scores.
@@ -70,6 +72,10 @@ struct ScoreRule {
 /// Returns a score. `product`: Q K^T.
 double score_of(const AttentionProblem& problem, const ScoreRule& rule, const ScorePosition& at,
                 double product);
+
+/// Returns what the texts get in place of a score.
+double score_before_texts(const AttentionProblem& problem, const ScoreRule& rule, const ScorePosition& at,
+                          double product);
 
 /// Returns the score's derivative with respect to scale * product.
 double score_slope_of(const AttentionProblem& problem, const ScoreRule& rule, const ScorePosition& at,

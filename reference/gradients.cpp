@@ -119,9 +119,17 @@ class HeadGroup {
           score_slope_of(in_.problem, in_.rule, block_.position(r, j), static_cast<double>(products[j]));
       const Real d_probability = arithmetic_.stored(factors[j] * arithmetic_.stored(d_scores[j]));
       d_scores[j] = arithmetic_.stored(p[j] * (d_probability - delta) * static_cast<Real>(slope));
+      if (in_.rule.functions.take_gradient && p[j] != 0) give_gradient(r, j, p[j] * (d_probability - delta));
     }
     const Real sink = arithmetic_.stored(static_cast<Real>(block_.sink_probability(r)));
     return static_cast<double>(arithmetic_.stored(-sink * delta));
+  }
+
+  void give_gradient(std::int64_t r, std::int64_t j, Real d_modified) const {
+    const ScorePosition at = block_.position(r, j);
+    const double product = static_cast<double>(block_.products(r)[j]);
+    in_.rule.functions.take_gradient(score_before_texts(in_.problem, in_.rule, at, product), at,
+                                     static_cast<double>(arithmetic_.stored(d_modified)));
   }
 
   /// Computes dQ += dS K, dK += dS^T Q, dV += P^T dO, without unseen keys, whose memory may hold anything. k:

@@ -1,4 +1,5 @@
 // The backward kernels on mma.sync, fed by cp.async, and those that read rows once.
+#include <core/text_reads.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
@@ -11,16 +12,18 @@ struct Computed {
   bool dq = false;
   bool dk = false;
   bool dv = false;
+  bool captures = false;
 
   bool owns_keys() const { return dk || dv; }
-  bool scores_gradients() const { return dq || dk; }  ///< computes dS from dP and delta
+  bool scores_gradients() const { return dq || dk || captures; }  ///< computes dS from dP and delta
 };
 
 Computed computed_by(const KernelConfig& config) {
   const KernelPass pass = pass_of(config);
   return {.dq = pass == KernelPass::dq,
           .dk = pass == KernelPass::dk_dv || pass == KernelPass::dk,
-          .dv = pass == KernelPass::dk_dv || pass == KernelPass::dv};
+          .dv = pass == KernelPass::dk_dv || pass == KernelPass::dv,
+          .captures = pass == KernelPass::d_captures};
 }
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
@@ -32,9 +35,9 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& config) {
   const Computed computed = computed_by(config);
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
-  const int tiles_of_scores = computed.scores_gradients() ? 2 : 1;
+  const int tiles_of_scores = computed.captures ? 3 : computed.scores_gradients() ? 2 : 1;
   const int columns =
-      (computed.scores_gradients() ? d : 0) + (computed.dv ? dv : 0) + tiles_of_scores * config.tile_n;
+      (computed.dq || computed.dk ? d : 0) + (computed.dv ? dv : 0) + tiles_of_scores * config.tile_n;
   constexpr int kAddressesAndOperands = 56;
   return mma_rules::m_tiles(config) * (columns / 2 + 8) + kAddressesAndOperands;
 }
@@ -174,6 +177,22 @@ constexpr KernelKind of_keys(KernelPass pass) {
 
 constexpr KernelKind kernels::backward_dq_sm80 = of_products<KernelId::backward_dq_sm80>(
     KernelPass::dq, "attention/backward/sm80/queries.cu", "fa2_backward_queries");
+constexpr KernelKind kernels::backward_captures = [] {
+  KernelKind kind = of_products<KernelId::backward_captures>(
+      KernelPass::d_captures, "attention/backward/sm80/captures.cu", "fa2_backward_captures");
+  kind.supports = [](const AttentionTraits& traits, BrokenRules& rules) {
+    rules.expect(traits.score_text != 0 && differentiable_captures(traits.score_text) != 0,
+                 "score_text captures no tensor that has a gradient");
+  };
+  // The texts take registers and code for each score of a lane: tiles with few.
+  kind.configs = nullptr;
+  kind.heuristic = [](const PlannedProblem&, const Arch&) {
+    return std::vector{config_of(KernelId::backward_captures, {64, 32, 4, 2}),
+                       config_of(KernelId::backward_captures, {64, 32, 4, 1}),
+                       config_of(KernelId::backward_captures, {64, 16, 4, 1})};
+  };
+  return kind;
+}();
 constexpr KernelKind kernels::backward_dk_dv_sm80 = of_keys<KernelId::backward_dk_dv_sm80>(KernelPass::dk_dv);
 constexpr KernelKind kernels::backward_dk_sm80 = of_keys<KernelId::backward_dk_sm80>(KernelPass::dk);
 constexpr KernelKind kernels::backward_dv_sm80 = of_keys<KernelId::backward_dv_sm80>(KernelPass::dv);

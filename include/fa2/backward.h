@@ -26,7 +26,7 @@ enum class Determinism : std::uint8_t { fastest, bitwise };
 /// The data of one call: pointers to memory of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
   /// The arguments of the forward. `o` and `lse` are inputs here, and must not be null. Numbers of variants and tables of sequences
-  /// must be the forward's. Slopes get no gradient. `workspace` and `max_logits` are ignored.
+  /// must be the forward's. ALiBi's slopes get no gradient. `workspace` and `max_logits` are ignored.
   AttentionArgs forward;
 
   const void* d_out = nullptr;  ///< gradient of O, shaped like O
@@ -40,6 +40,11 @@ struct BackwardArgs {
   void* dv = nullptr;
   /// Gradient of sinks, summed over all rows of the batch; float32 (heads_q); null if the plan does not compute it.
   float* d_sinks = nullptr;
+  /// Gradients of captures, summed over all scores that read them: one pointer for each of forward.captures, to contiguous float32 of
+  /// its sizes; null where none is wanted. Only tensors of a floating type that the bias or the mod reads have one. The call sets
+  /// them to 0 first, unless batch is 0; the order of the sums, and so their last bits, differ between runs. Null if the plan
+  /// computes none. Read during the call.
+  float* const* d_captures = nullptr;
 
   /// Applies to attention_backward(). Plans have their own and ignore it.
   Determinism determinism = Determinism::fastest;
@@ -81,6 +86,10 @@ struct BackwardArgs {
             .with("sinks")
             .optional()
             .help("gradient of sinks, summed over all rows of the batch"),
+        row("d_captures", &B::d_captures)
+            .help("gradients of captures: contiguous float32 for each capture of score_text, NULL where none "
+                  "is "
+                  "wanted"),
         row("determinism", &B::determinism).help("how gradients may differ between runs"),
         row("workspace", &B::workspace)
             .optional()
@@ -94,6 +103,8 @@ struct Gradients {
   bool dk = true;
   bool dv = true;
   bool d_sinks = false;  ///< needs a problem with sinks
+  /// Of tensors that texts of scores capture; BackwardArgs::d_captures says which. Needs Determinism::fastest.
+  bool d_captures = false;
   Determinism determinism = Determinism::fastest;
 
   /// A row per member; in C a bit per bool, in this order.
@@ -101,7 +112,7 @@ struct Gradients {
   static constexpr auto rows(const Take& take) {
     using G = Gradients;
     return take(row("dq", &G::dq), row("dk", &G::dk), row("dv", &G::dv), row("d_sinks", &G::d_sinks),
-                row("determinism", &G::determinism));
+                row("d_captures", &G::d_captures), row("determinism", &G::determinism));
   }
 
   FA2_API friend bool operator==(const Gradients&, const Gradients&);

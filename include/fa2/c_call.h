@@ -164,9 +164,11 @@ typedef struct fa2_backward_args {
   fa2_tensor dv;
   /* gradient of sinks, summed over all rows of the batch; (heads_q); float32; optional with sinks */
   float* d_sinks;
+  /* gradients of captures: contiguous float32 for each capture of score_text, NULL where none is wanted */
+  float* const* d_captures;
   void* workspace; /* memory for launches: see fa2_backward_plan_workspace_bytes(); optional */
 } fa2_backward_args;
-#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0}
+#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 
 /* fa2::AppendProblem */
 typedef struct fa2_append_problem {

@@ -23,6 +23,7 @@
     KERNEL(backward_dk_sm80)                                                                             \
     KERNEL(backward_dv_sm80)                                                                             \
     KERNEL(backward_sinks)        /* dSinks; a block per head */                                         \
+    KERNEL(backward_captures)     /* gradients of tensors that texts of scores capture */                \
     KERNEL(backward_sm80)         /* dK and dV; accumulates dQ in float32 */                             \
     KERNEL(backward_convert_sm80) /* rounds the dQ of backward_sm80 */                                   \
     KERNEL(backward_sm90)         /* dK and dV; accumulates dQ in float32 */                             \

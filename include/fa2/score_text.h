@@ -63,7 +63,7 @@ struct ScoreCapture {
 };
 
 /// S = scale * Q K^T, then softcap and ALiBi, then these in their order, then the problem's mask, windows and chunks. Gradients follow
-/// from the same texts.
+/// from the same texts, also those of captures (BackwardArgs::d_captures), where float stands for a number with a derivative.
 struct ScoreTexts {
   ScoreText bias = {};  ///< returns a float, which is added to the score
   /// Returns the new score. `score` has the type Score, which kernels of gradients replace by a number with a derivative: declare what

@@ -26,4 +26,14 @@ inline ByteRange captured_bytes(const CaptureSpec& spec, const ScoreCapture& cap
   return range;
 }
 
+/// Returns the bytes of a capture's gradient: contiguous float32.
+inline ByteRange gradient_bytes(const CaptureSpec& spec, const ScoreCapture& capture, const float* gradient) {
+  ByteRange range;
+  range.begin = static_cast<Int128>(reinterpret_cast<std::uintptr_t>(gradient));
+  Int128 elements = 1;
+  for (int i = 0; i < spec.dimensions; ++i) elements *= capture.sizes[i];
+  range.end = range.begin + elements * Int128{sizeof(float)};
+  return range;
+}
+
 }  // namespace fa2

@@ -172,6 +172,14 @@ inline Gradients given_gradients(const BackwardArgs& args) {
   return given;
 }
 
+/// Like each_gradient(), for those that are operands: the gradients of captures are none.
+template <class Gradient>
+constexpr void each_operand_gradient(const Gradients& gradients, const Gradient& gradient) {
+  each_gradient(gradients, [&](auto index, bool is_wanted) {
+    if constexpr (kCStruct<BackwardArgs>.members[index].type != CType::gradients) gradient(index, is_wanted);
+  });
+}
+
 /// Returns whether any gradient is wanted.
 inline bool is_any_wanted(const Gradients& gradients) {
   bool is_any = false;

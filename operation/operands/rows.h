@@ -19,8 +19,19 @@ namespace fa2 {
 inline constexpr std::uint16_t kNowhere = 0xffff;  ///< the offset of a field that does not exist
 
 /// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct. `captures`: a pointer to several
-/// fa2_capture.
-enum class CType : std::uint8_t { int32, float32, int64, uint64, pointer, tensor, call, captures, block_map };
+/// fa2_capture. `gradients`: a pointer to several pointers to floats.
+enum class CType : std::uint8_t {
+  int32,
+  float32,
+  int64,
+  uint64,
+  pointer,
+  tensor,
+  call,
+  captures,
+  block_map,
+  gradients
+};
 
 constexpr std::uint16_t bytes_of(CType type) {
   return type == CType::tensor ? 32 : type == CType::int32 || type == CType::float32 ? 4 : 8;
@@ -50,6 +61,8 @@ constexpr CType c_type_of() {
     return CType::captures;
   } else if constexpr (std::is_same_v<Value, const BlockMap*>) {
     return CType::block_map;
+  } else if constexpr (std::is_same_v<Value, float* const*>) {
+    return CType::gradients;
   } else if constexpr (std::is_pointer_v<Value>) {
     return CType::pointer;
   } else if constexpr (std::is_class_v<Value>) {
@@ -97,8 +110,7 @@ constexpr Member typed(const Row& row) {
                    row.text.axis != Axis::no_tensor;
   member.is_optional_value = kIsOptional<Value>;
   member.is_pointer = std::is_pointer_v<Value>;
-  if constexpr (std::is_pointer_v<Value> && !std::is_same_v<Value, const ScoreCapture*> &&
-                !std::is_same_v<Value, const BlockMap*>) {
+  if constexpr (c_type_of<Value>() == CType::pointer) {
     using Pointed = std::remove_pointer_t<Value>;
     member.is_const = std::is_const_v<Pointed>;
     member.has_dtype = std::is_void_v<Pointed>;

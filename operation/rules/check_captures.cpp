@@ -1,14 +1,17 @@
 // Compares captures with their specs, one by one.
+#include <core/text_reads.h>
 #include <fmt/format.h>
 #include <operation/operands/captured_bytes.h>
 #include <operation/rules/check_captures.h>
 #include <operation/rules/validate.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fa2 {
@@ -92,7 +95,78 @@ void check_tensor(Violations& found, const std::string& name, const CaptureSpec&
   }
 }
 
+constexpr const char* kHaveGradients =
+    "captures have gradients that are tensors of f16, bf16 or f32 and read by the bias or the mod";
+
+/// The gradient of a capture in one call.
+struct CaptureGradient {
+  std::string name;
+  const CaptureSpec& spec;
+  const ScoreCapture& capture;
+  ByteRange bytes;
+};
+
+void check_overlaps(Violations& found, const CaptureGradient& gradient, std::string_view other,
+                    const ByteRange& range) {
+  if (gradient.bytes.touches(range))
+    found.push_back({gradient.name, fmt::format("{:#x}", static_cast<std::uint64_t>(gradient.bytes.begin)),
+                     fmt::format("must not overlap {}", other)});
+}
+
+void check_overlaps(Violations& found, const std::vector<CaptureGradient>& gradients, OperandList operands,
+                    const std::vector<CaptureSpec>& specs, const AttentionArgs& args) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    for (const Operand& operand : operands)
+      if (!operand.is_absent() && operand.data != nullptr)
+        check_overlaps(found, gradients[i], operand.name, range_of(operand));
+    for (std::size_t j = 0; j < i; ++j)
+      check_overlaps(found, gradients[i], gradients[j].name, gradients[j].bytes);
+    for (std::size_t j = 0; j < specs.size(); ++j)
+      if (args.captures[j].data != nullptr && specs[j].dimensions != CaptureSpec::kNumber)
+        check_overlaps(found, gradients[i], "captures." + specs[j].name,
+                       captured_bytes(specs[j], args.captures[j]));
+  }
+}
+
+/// Returns the gradients that a call gives and that exist.
+std::vector<CaptureGradient> checked_gradients(Violations& found, const AttentionProblem& problem,
+                                               const std::vector<CaptureSpec>& specs,
+                                               const BackwardArgs& args) {
+  const unsigned differentiable = differentiable_captures(problem.score_text);
+  std::vector<CaptureGradient> gradients;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const float* const data = args.d_captures[i];
+    if (data == nullptr) continue;
+    const std::string name = "d_captures." + specs[i].name;
+    const ScoreCapture& capture = args.forward.captures[i];
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    if ((differentiable >> i & 1) == 0) {
+      found.push_back({name, "given", fmt::format("must be null: {}", kHaveGradients)});
+    } else if (address % sizeof(float) != 0) {
+      found.push_back({name, fmt::format("{:#x}", address), "must be a multiple of 4 bytes, one float"});
+    } else {
+      gradients.push_back({name, specs[i], capture, gradient_bytes(specs[i], capture, data)});
+      if (gradients.back().bytes.in_address_space()) continue;
+      found.push_back({name, fmt::format("{:#x}", address),
+                       "must leave room for the capture's sizes in the 64-bit address space"});
+      gradients.pop_back();
+    }
+  }
+  return gradients;
+}
+
 }  // namespace
+
+void check_capture_gradients(Violations& found, const AttentionProblem& problem, const Gradients& gradients) {
+  if (!gradients.d_captures) return;
+  if (problem.score_text == 0 || differentiable_captures(problem.score_text) == 0)
+    found.push_back({"d_captures", "true",
+                     fmt::format("must be false, or score_text have such a capture: {}", kHaveGradients)});
+  if (gradients.determinism == Determinism::bitwise || problem.batch_invariant)
+    found.push_back({"d_captures", "true",
+                     fmt::format("must be false with {}: gradients of captures are summed in any order",
+                                 problem.batch_invariant ? "batch_invariant" : "Determinism::bitwise")});
+}
 
 void check_captures(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,
                     OperandList operands) {
@@ -116,6 +190,26 @@ void check_captures(Violations& found, const AttentionProblem& problem, const At
   }
 }
 
+void check_captures(Violations& found, const AttentionProblem& problem, const Gradients& gradients,
+                    const BackwardArgs& args, OperandList operands) {
+  check_captures(found, problem, args.forward, operands);
+  if (gradients.d_captures != (args.d_captures != nullptr))
+    return found.push_back(
+        {"d_captures", gradients.d_captures ? "null" : "given",
+         gradients.d_captures ? "must point to a gradient, or null, for each capture: the plan computes them"
+                              : "must be null, or the plan made with Gradients::d_captures"});
+  if (!gradients.d_captures) return;
+  check_capture_gradients(found, problem, gradients);
+  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  const bool has_captures = args.forward.captures != nullptr &&
+                            args.forward.capture_count == static_cast<std::int64_t>(specs.size());
+  if (specs.empty() || !has_captures) return;
+  if (std::all_of(args.d_captures, args.d_captures + specs.size(),
+                  [](float* data) { return data == nullptr; }))
+    found.push_back({"d_captures", "only null", "must hold a gradient, or be null: none is asked for"});
+  check_overlaps(found, checked_gradients(found, problem, specs, args), operands, specs, args.forward);
+}
+
 void check_captured_residency(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,
                               int device) {
   const std::vector<CaptureSpec>& specs = specs_of(problem);
@@ -126,6 +220,15 @@ void check_captured_residency(Violations& found, const AttentionProblem& problem
     if (const void* const data = args.captures[i].data; data != nullptr)
       check_residency(found, "captures." + specs[i].name, data, device);
   }
+}
+
+void check_gradient_residency(Violations& found, const AttentionProblem& problem, const BackwardArgs& args,
+                              int device) {
+  if (device == kInterpreterDevice || args.d_captures == nullptr) return;
+  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (args.d_captures[i] != nullptr)
+      check_residency(found, "d_captures." + specs[i].name, args.d_captures[i], device);
 }
 
 }  // namespace fa2

@@ -180,13 +180,13 @@ void check_any_wanted(Violations& found, const Gradients& gradients, OperandList
   const Operand &dq = operands[Role::dq], &dk = operands[Role::dk], &dv = operands[Role::dv];
   const bool is_any_given = dq.data != nullptr || dk.data != nullptr || dv.data != nullptr;
   if (is_any_wanted(gradients) || is_any_given || !(has_elements(dq) || has_elements(dk))) return;
-  found.push_back({"dq, dk, dv and d_sinks", "null", "must not all be: no gradient is asked for"});
+  found.push_back({"dq, dk, dv, d_sinks and d_captures", "null", "must not all be: none is asked for"});
 }
 
 /// Checks that each gradient is given if and only if the plan computes it. One that the problem lacks must be null.
 void check_gradients(Violations& found, const AttentionProblem& problem, const Gradients& gradients,
                      OperandList operands) {
-  each_gradient(gradients, [&](auto index, bool is_wanted) {
+  each_operand_gradient(gradients, [&](auto index, bool is_wanted) {
     constexpr const RowText& row = kCStruct<BackwardArgs>.members[index].text;
     const Operand& gradient = operands[Role{operand_index(row.name)}];
     if (is_used<BackwardArgs, index>(problem)) return check_wanted(found, gradient, is_wanted);
@@ -326,7 +326,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_any_wanted(found, gradients, operands);
   check_gradients(found, problem, gradients, operands);
   check_operands(found, operands, problem.row_alignment);
-  check_captures(found, problem, args.forward, operands);
+  check_captures(found, problem, gradients, args, operands);
   return found;
 }
 

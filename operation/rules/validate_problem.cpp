@@ -7,6 +7,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/key_value_format.h>
 #include <operation/operands/operands.h>
+#include <operation/rules/check_captures.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 
@@ -133,13 +134,14 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
                      "must be same: gradients of 8-bit keys and values are not computed"});
   check_grid(found, p.batch, key_side(p));
   if (!is_any_wanted(gradients))
-    found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
+    found.push_back({"gradients", "none", "must be at least one of dq, dk, dv, d_sinks and d_captures"});
   each_gradient(gradients, [&](auto index, bool is_wanted) {
     constexpr const RowText& row = kCStruct<BackwardArgs>.members[index].text;
     if (is_wanted && !is_used<BackwardArgs, index>(problem))
       found.push_back(
           {row.name, "true", fmt::format("must be false, or the problem's {} true", row.used_if)});
   });
+  check_capture_gradients(found, p, gradients);
   return found;
 }
 

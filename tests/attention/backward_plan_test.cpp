@@ -68,9 +68,10 @@ TEST_CASE("backward plan: explains each of its kernels, in launch order") {
   AttentionProblem invariant = problem;
   invariant.batch_invariant = true;
   CHECK(passes_of(plan_of(context, invariant)) == passes_of(plan_of(context, problem, kBitwise)));
-  CHECK_THROWS_WITH_AS(plan_of(context, problem, {.dq = false, .dk = false, .dv = false}),
-                       doctest::Contains("gradients = none, must be at least one of dq, dk, dv and d_sinks"),
-                       InvalidRequest);
+  CHECK_THROWS_WITH_AS(
+      plan_of(context, problem, {.dq = false, .dk = false, .dv = false}),
+      doctest::Contains("gradients = none, must be at least one of dq, dk, dv, d_sinks and d_captures"),
+      InvalidRequest);
   CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) ==
         (is_hopper() ? Passes{KernelPass::delta, KernelPass::ordered_dq_dk_dv, KernelPass::dq_convert}
                      : Passes{KernelPass::delta, KernelPass::dq, KernelPass::dk,

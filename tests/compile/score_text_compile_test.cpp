@@ -1,4 +1,5 @@
 // Kernels with texts of scores compile without spills, and compilers name the caller's file and line.
+#include <core/text_reads.h>
 #include <doctest/doctest.h>
 #include <fa2/score_text.h>
 #include <generator/kernel_kind.h>
@@ -70,6 +71,8 @@ std::vector<KernelSource> gradient_kernels() {
       p.score_text = make_score_text(texts);
       for (const KernelId kernel : {KernelId::backward_dq_sm80, KernelId::backward_dk_dv_sm80})
         kernels.add(p, default_config(kernel), *find_arch(family));
+      if (differentiable_captures(p.score_text) != 0)
+        kernels.add(p, default_config(KernelId::backward_captures), *find_arch(family));
     }
   }
   return std::move(kernels).list();

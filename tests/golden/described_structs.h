@@ -79,7 +79,8 @@ inline std::string c_type_text(const Member& member) {
                                     "fa2_tensor",
                                     "const fa2_args*",
                                     "const fa2_capture*",
-                                    "const fa2_block_map*"};
+                                    "const fa2_block_map*",
+                                    "float* const*"};
   if (member.type != CType::pointer) return kTypes[static_cast<std::size_t>(member.type)];
   return fmt::format("{}{}*", member.is_const ? "const " : "",
                      member.has_dtype ? "void" : kPointed[static_cast<std::size_t>(member.element)]);

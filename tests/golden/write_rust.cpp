@@ -30,7 +30,9 @@ std::string raw_type(const std::string& c_type) {
   constexpr std::pair<std::string_view, std::string_view> kTypes[] = {{"int32_t", "i32"}, {"uint32_t", "u32"},
                                                                       {"int64_t", "i64"}, {"uint64_t", "u64"},
                                                                       {"float", "f32"},   {"void", "c_void"}};
-  constexpr std::string_view kConst = "const ";
+  constexpr std::string_view kConst = "const ", kConstPointers = " const*";
+  if (c_type.ends_with(kConstPointers))
+    return "*const " + raw_type(c_type.substr(0, c_type.size() - kConstPointers.size()));
   if (c_type.back() == '*') {
     const std::string pointed = c_type.substr(0, c_type.size() - 1);
     if (pointed.compare(0, kConst.size(), kConst) == 0)
@@ -46,7 +48,8 @@ std::string raw_default(const CField& field) {
   if (field.name == "struct_size")
     return fmt::format("size_of::<{}>() as u32", field.initial.substr(7, field.initial.size() - 8));
   if (field.initial == "FA2_TENSOR_INIT") return "fa2_tensor::default()";
-  if (field.type.back() == '*') return field.type.compare(0, 5, "const") == 0 ? "null()" : "null_mut()";
+  if (field.type.back() == '*')
+    return field.type.find("const") != std::string::npos ? "null()" : "null_mut()";
   return field.type == "float" ? field.initial + ".0" : field.initial;
 }
 

@@ -13,6 +13,10 @@ BUGS = {
         ("merge_parts", "rows of the next sequence", "left < kMergedRows ? left : kMergedRows", "kMergedRows", "backward parts"),
     ],
     "score_gradient.cuh": [
+        ("to_gradients_of_modified", "captures: gradients of dropped probabilities change sign", "gradient *= ptx::magnitude(p);",
+         "gradient *= p;", "capture gradients"),
+        ("to_gradients_of_modified", "captures: texts get scores without their scale",
+         "score_mod.template apply_before_texts<kTile>(scores, first_row, first_col());", "", "capture gradients"),
         ("subtract_delta", "dS without delta", "gradients.value[m][c][i] -= delta;", "gradients.value[m][c][i] -= 0.0f * delta;",
          "backward"),
         ("exponent_offset", "LSE in units of e, exponents in those of 2", ": lse * LseUnit<Config>::to_log2;", ": lse;", "backward"),
@@ -27,6 +31,11 @@ BUGS = {
          "dropout"),
         ("to_gradients_of_marked", "dP of dropped probabilities counts", "ptx::max_or_nan_f32(p, 0.0f) * rescale", "ptx::magnitude(p) * rescale", "dropout"),
         ("to_gradients_of_marked", "delta is dropped with dP", "-(ptx::magnitude(p) * delta)", "-(ptx::max_or_nan_f32(p, 0.0f) * delta)", "dropout"),
+    ],
+    "followed_read.cuh": [
+        ("read", "captures: the first read in place of each", "reads++ != number", "reads++ != 0", "capture gradients"),
+        ("element_number", "captures: gradients as if each dimension had one element", "element * capture.sizes[dimension++] + index",
+         "element + index", "capture gradients"),
     ],
     "delta.cuh": [
         ("dot_of_rows", "delta summed over half a row's lanes", "distance < kLanes;", "distance < kLanes / 2;", "backward"),

@@ -1,9 +1,23 @@
 """Bugs of templates/attention/backward/sm80: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "captures.cuh": [
+        ("add_score", "captures: the slope is dropped", "gradient * modified.slope", "gradient", "capture gradients"),
+        ("add_score", "captures: only the first read counts", "number < reads", "number < 1", "capture gradients"),
+        ("add_score", "captures: the mod gets a score without its bias", "modified += text.bias(at);", "text.bias(at);", "capture gradients"),
+        ("add_capture", "captures: another head's gradient", "mod.positions().in_row(row)(col), sum);",
+         "[&] { auto of = mod.positions().in_row(row)(col); of.head ^= 1; return of; }(), sum);", "capture gradients"),
+        ("add_capture", "captures: the second row of a lane is its first", "i / 2 * 8 + fragment_row()", "fragment_row()",
+         "capture gradients"),
+        ("add", "captures: a sum is lost when another element's begins", "if (ptx::vote_any(next != element)) flush();",
+         "if (ptx::vote_any(next != element)) sum = 0.0f;", "capture gradients"),
+        ("add", "captures: a sum goes on for another element", "if (ptx::vote_any(next != element)) flush();", "", "capture gradients"),
+        ("flush", "captures: all lanes' sums for the leader's element", "is_other && sum != 0.0f", "false", "capture gradients"),
+        ("flush", "captures: half of a warp's sum", "distance < 32;", "distance < 16;", "capture gradients"),
+    ],
     "queries.cuh": [
         ("load_row_statistics", "delta of the row 8 before", "ptx::ld_global_f32(delta + row)",
          "ptx::ld_global_f32(delta + row - 8 * half)", "backward"),
-        ("backward_queries", "dQ without the scale", "dq, attention.scale,", "dq, 1.0f,", "backward"),
+        ("QueryGradient", "dQ without the scale", "dq, params.attention.scale,", "dq, 1.0f,", "backward"),
         ("backward_queries", "keys of another query group's head", "at.head / attention.queries_per_kv",
          "at.head % (attention.heads_q / attention.queries_per_kv)", "backward"),
         ("backward_queries", "dQ written over a tile that is still being loaded", "await_own_tiles();", "", "backward"),

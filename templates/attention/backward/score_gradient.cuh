@@ -166,6 +166,17 @@ struct ScoreGradients {
     }
   }
 
+  /// Replaces raw scores by what texts get of them, and dP by gradients with respect to the scores that enter the softmax.
+  template <int kM, int kN>
+  FA2_DEVICE void to_gradients_of_modified(AccumulatorTile<kM, kN>& scores,
+                                           AccumulatorTile<kM, kN>& gradients) const {
+    AccumulatorTile<kM, kN> probabilities = scores;
+    to_probabilities(probabilities);
+    to_unweighted_gradients(gradients);
+    for_each_pair(gradients, probabilities, [](float& gradient, float p) { gradient *= ptx::magnitude(p); });
+    score_mod.template apply_before_texts<kTile>(scores, first_row, first_col());
+  }
+
  private:
   FA2_DEVICE int first_col() const { return n * Config::tile_n; }
 

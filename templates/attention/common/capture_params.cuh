@@ -5,8 +5,10 @@ namespace fa2 {
 
 /// A captured tensor or number. Its size keeps what lies behind several of them aligned for TMA.
 struct CaptureParams {
-  const void* data;      ///< of a tensor: its first element
-  long long number;      ///< of a number: its value, or the bits of a float
+  const void* data;  ///< of a tensor: its first element
+  /// Of a number: its value, or the bits of a float. Of a tensor: the address of its gradient, contiguous float32, where a kernel
+  /// adds to one; else 0.
+  long long number;
   long long strides[4];  ///< bytes; that of the last dimension fits an int
   int sizes[4];
 };

@@ -143,14 +143,18 @@ FA2_DEVICE float remainder(float a, float b) {
   return a - floor_div(a, b) * b;
 }
 
-/// A number, and its derivative with respect to the score. Comparisons are those of numbers. There is no conversion to float,
-/// which would lose the derivative.
+/// A number, and its derivative with respect to the score or to what a text reads. Comparisons are those of numbers. There is no
+/// conversion to float, which would lose the derivative. Integers have none.
 struct Dual {
   float value;
   float slope;
 
+  Dual() = default;
   FA2_DEVICE Dual(float constant) : value(constant), slope(0.0f) {}  // NOLINT: a constant is a number
   FA2_DEVICE Dual(float number, float derivative) : value(number), slope(derivative) {}
+
+  FA2_DEVICE explicit operator int() const { return static_cast<int>(value); }
+  FA2_DEVICE explicit operator i64() const { return static_cast<i64>(value); }
 
   FA2_DEVICE Dual operator-() const { return {-value, -slope}; }
   FA2_DEVICE friend Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }

@@ -111,11 +111,17 @@ struct ScoreMod {
   /// negative, unscaled scores are negated, so that the maximum stays the maximum. hide() follows.
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
   FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
-    if constexpr (Config::softcap) softcap().apply(scores);
-    scale_and_bias<kTile>(scores, first_row, first_col);
+    apply_before_texts<kTile>(scores, first_row, first_col);
     if constexpr (modifies)
       for_each_position<kTile>(scores, first_row, first_col,
                                [&](float& s, const Position& position) { s = modified(s, position); });
+  }
+
+  /// The first part of apply(): returns the scores that modified() needs.
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void apply_before_texts(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
+    if constexpr (Config::softcap) softcap().apply(scores);
+    scale_and_bias<kTile>(scores, first_row, first_col);
   }
 
   /// Sets the scores that the text of a mask does not show to -inf, unless it `shows_all`.

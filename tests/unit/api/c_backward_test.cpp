@@ -73,10 +73,13 @@ TEST_CASE("c backward: determinism reaches the C++ options; the default is faste
 
 TEST_CASE("c backward: flags select gradients, and bitwise determinism") {
   fa2::Found found;
-  for (std::int32_t flags = 0; flags < 2 * FA2_D_SINKS; ++flags) {
+  for (std::int32_t flags = 0; flags < 2 * FA2_D_CAPTURES; ++flags) {
     CAPTURE(flags);
-    const fa2::Gradients expected = {
-        .dq = flags % 2 == 1, .dk = flags / 2 % 2 == 1, .dv = flags / 4 % 2 == 1, .d_sinks = flags / 8 == 1};
+    const fa2::Gradients expected = {.dq = flags % 2 == 1,
+                                     .dk = flags / 2 % 2 == 1,
+                                     .dv = flags / 4 % 2 == 1,
+                                     .d_sinks = flags / 8 % 2 == 1,
+                                     .d_captures = flags / 16 == 1};
     CHECK(fa2::gradients_of(flags, found) == expected);
     fa2::Gradients bitwise = expected;
     bitwise.determinism = fa2::Determinism::bitwise;
@@ -168,10 +171,10 @@ TEST_CASE("c backward: a call or a plan without a gradient is rejected") {
   const fa2_problem problem = small_problem();
   Call call;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("dq, dk, dv and d_sinks = null, must not all be: no gradient is asked for"));
+  CHECK(says("dq, dk, dv, d_sinks and d_captures = null, must not all be: none is asked for"));
   fa2_backward_plan* plan = nullptr;
   CHECK(fa2_backward_plan_create(nullptr, &problem, -1, 0, nullptr, &plan) == FA2_INVALID_REQUEST);
-  CHECK(says("gradients = none, must be at least one of dq, dk, dv and d_sinks"));
+  CHECK(says("gradients = none, must be at least one of dq, dk, dv, d_sinks and d_captures"));
 }
 
 TEST_CASE("c backward: an impossible plan is rejected with all that is wrong") {
@@ -182,9 +185,9 @@ TEST_CASE("c backward: an impossible plan is rejected with all that is wrong") {
   fa2_backward_plan* plan = nullptr;
   CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 16, &options, &plan) == FA2_INVALID_REQUEST);
   CHECK(plan == nullptr);
-  for (const char* part :
-       {"head_dim = 7", "device = -5", "row_alignment = 3",
-        "gradients = 16, must be a sum of dq (1), dk (2), dv (4), d_sinks (8), FA2_BITWISE (256)"}) {
+  for (const char* part : {"head_dim = 7", "device = -5", "row_alignment = 3",
+                           "gradients = 32, must be a sum of dq (1), dk (2), dv (4), d_sinks (8), d_captures "
+                           "(16), FA2_BITWISE (256)"}) {
     CAPTURE(part);
     CHECK(says(part));
   }

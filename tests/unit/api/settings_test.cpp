@@ -163,7 +163,8 @@ TEST_CASE("settings: a kernel that no plan chooses must not be pinned, because t
   };
   const std::string merge = message("kernel=merge");
   CHECK(merge.starts_with("FA2_CONFIG: kernel = merge, must be one of forward_sm80, forward_split, "));
-  CHECK(merge.find(", backward_sinks, backward_sm80, backward_sm90, backward_ordered_sm90") !=
+  CHECK(merge.find(
+            ", backward_sinks, backward_captures, backward_sm80, backward_sm90, backward_ordered_sm90") !=
         std::string::npos);
   CHECK(merge.ends_with(": other kernels have no config to choose"));
   for (const char* none : {"backward_convert_sm80", "backward_convert_sm90", "dropout_mask", "append"}) {

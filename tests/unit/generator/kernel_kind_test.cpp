@@ -28,6 +28,9 @@ AttentionTraits traits(const KernelKind& kind) {
                           .dropout = kind.id == KernelId::dropout_mask},
                          {}};
   if (kind.id == KernelId::key_map) problem.score_text = make_score_text({.mask = "return true;"});
+  if (kind.id == KernelId::backward_captures)
+    problem.score_text =
+        make_score_text({.bias = "return a(at.key);", .captures = {{"a", CaptureType::f32, 1}}});
   return traits_of(problem);
 }
 

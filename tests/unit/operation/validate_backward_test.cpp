@@ -124,9 +124,10 @@ TEST_CASE("validate backward: at least one gradient is required, unless none has
     r.gradients = {false, false, false};
     r.args.dq = r.args.dk = r.args.dv = nullptr;
   };
-  CHECK(broken(none) == "dq, dk, dv and d_sinks: null");
-  CHECK(rule(none) == "must not all be: no gradient is asked for");
-  CHECK(broken([&](Request& r) { none(r), r.problem.seqlen_q = 0; }) == "dq, dk, dv and d_sinks: null");
+  CHECK(broken(none) == "dq, dk, dv, d_sinks and d_captures: null");
+  CHECK(rule(none) == "must not all be: none is asked for");
+  CHECK(broken([&](Request& r) { none(r), r.problem.seqlen_q = 0; }) ==
+        "dq, dk, dv, d_sinks and d_captures: null");
   CHECK(broken([&](Request& r) { none(r), r.problem.seqlen_q = r.problem.seqlen_k = 0; }) == "");
   CHECK(broken([&](Request& r) { none(r), r.problem.batch = 0; }) == "");
 }

@@ -185,6 +185,9 @@ c_struct! {
         pub dv: fa2_tensor = fa2_tensor::default(),
         /// gradient of sinks, summed over all rows of the batch; (heads_q); float32; optional with sinks
         pub d_sinks: *mut f32 = null_mut(),
+        /// gradients of captures: contiguous float32 for each capture of score_text, NULL where none is
+        /// wanted
+        pub d_captures: *const *mut f32 = null(),
         /// memory for launches: see fa2_backward_plan_workspace_bytes(); optional
         pub workspace: *mut c_void = null_mut(),
     }

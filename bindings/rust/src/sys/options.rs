@@ -49,6 +49,7 @@ constants! { HEADER_CONSTANTS:
     FA2_DK = 2,
     FA2_DV = 4,
     FA2_D_SINKS = 8,
+    FA2_D_CAPTURES = 16,
     FA2_ALL_GRADIENTS = 7,
     FA2_FASTEST = 0,
     FA2_BITWISE = 256,

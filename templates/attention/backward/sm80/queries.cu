@@ -4,5 +4,5 @@
 
 FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
 fa2_backward_queries(FA2_KERNEL_PARAMETER(fa2::BackwardParams) params) {
-  fa2::backward_queries<fa2::Config>(params);
+  fa2::backward_queries<fa2::Config, fa2::QueryGradient>(params);
 }

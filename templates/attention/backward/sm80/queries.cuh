@@ -1,15 +1,15 @@
-// The separate dQ kernel, on mma.sync and cp.async: FlashAttention-2, Algorithm 2, with its loops exchanged.
-// So dQ stays in registers and has the same bits in every run.
+// Kernels whose blocks own queries, on mma.sync and cp.async: FlashAttention-2, Algorithm 2, with its loops exchanged.
 //
 // Launch: one thread block per query tile and head.
 // Block: visits the KV blocks that some query of its tile sees.
-// Warp: owns rows of dQ.
+// Warp: owns rows of the scores, and what they sum up to.
 // Shared memory: Q and dO, then the ring of K and V (layout.cuh). dQ leaves through Q.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sm80/ring.cuh"
 #include "attention/backward/sm80/store.cuh"
+#include "attention/backward/sums.cuh"
 #include "attention/common/head_rows.cuh"
 #include "attention/common/varlen_tiles.cuh"
 #include "tile/gemm.cuh"
@@ -20,9 +20,9 @@ namespace fa2 {
 /// see nothing.
 template <class Config, int kM>
 FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, const SequenceShape& shape,
-                                                 int head, int first_row) {
-  const float* const lse = params.attention.lse + first_statistic<Config>(params.attention, shape, head);
-  const float* const delta = params.delta + first_delta(params, shape, head);
+                                                 const TileCoordinates& at, int first_row) {
+  const float* const lse = params.attention.lse + first_statistic<Config>(params.attention, shape, at.head);
+  const float* const delta = params.delta + first_delta_of(params, shape, at);
   RowStatistics<kM> of;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
@@ -37,7 +37,34 @@ FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, c
   return of;
 }
 
+/// dQ of a warp's rows. It stays in registers and has the same bits in every run.
 template <class Config>
+struct QueryGradient {
+  using Layout = BackwardLayout<Config>;
+  AccumulatorTile<Config::tile_m / (16 * Config::warps), Layout::padded_dim / 8> dq;
+
+  FA2_DEVICE explicit QueryGradient(const ScoreMod<Config>&) { dq.clear(); }
+
+  /// Adds a KV block. `scores`: Q K^T; `gradients`: dP.
+  template <class Scores, class Of, class Keys>
+  FA2_DEVICE void add(Scores& scores, Scores& gradients, const Of& of, const Keys& keys) {
+    of.to_probabilities_and_gradients(scores, gradients);
+    gemm_nn<typename Config::Element>(dq, gradients, keys);  // dQ += dS K
+  }
+
+  /// Stores them, through the warp's rows of `tile`.
+  FA2_DEVICE void store(const BackwardParams& params, const SequenceShape& shape, const TileCoordinates& at,
+                        typename Layout::OwnTile tile, int warp_row) {
+    const int tile_row = at.q_tile * Config::tile_m;
+    store_gradient<Config>(tile, warp_row, dq, params.attention.scale,
+                           head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
+                                                       static_cast<i64>(shape.q_begin) + tile_row),
+                           shape.seqlen_q - tile_row);
+  }
+};
+
+/// Computes one tile. `Sums<Config>`: what becomes of its scores' gradients, like QueryGradient.
+template <class Config, template <class> class Sums>
 FA2_DEVICE void backward_queries(const BackwardParams& params) {
   using Element = typename Config::Element;
   using Layout = BackwardLayout<Config>;
@@ -70,13 +97,12 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
       d_o, head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, first_row),
       RowsBefore{shape.seqlen_q - tile_row});
   ring.start();
-  const auto statistics = load_row_statistics<Config, kM>(params, shape, at.head, tile_row + warp_row);
+  const auto statistics = load_row_statistics<Config, kM>(params, shape, at, tile_row + warp_row);
 
   const Dropout<Config> dropout =
       dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
 
-  AccumulatorTile<kM, Layout::padded_dim / 8> dq;
-  dq.clear();
+  Sums<Config> sums(score_mod);
   for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
     ring.await(n);
     AccumulatorTile<kM, Config::tile_n / 8> scores, gradients;
@@ -84,17 +110,14 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
     gradients.clear();
     gemm_nt<Element>(scores, q, warp_row, ring.first_tile());        // S = Q K^T
     gemm_nt<Element>(gradients, d_o, warp_row, ring.second_tile());  // dP = dO V^T
-    score_gradients<ScoreTile::queries_by_keys>(score_mod, dropout, ring.blocks, mask, statistics,
-                                                tile_row + warp_row, n)
-        .to_probabilities_and_gradients(scores, gradients);
-    gemm_nn<Element>(dq, gradients, ring.first_tile());  // dQ += dS K
+    sums.add(scores, gradients,
+             score_gradients<ScoreTile::queries_by_keys>(score_mod, dropout, ring.blocks, mask, statistics,
+                                                         tile_row + warp_row, n),
+             ring.first_tile());
     ring.pop(n);
   }
   await_own_tiles();
-  store_gradient<Config>(
-      q, warp_row, dq, attention.scale,
-      head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head, first_row),
-      shape.seqlen_q - tile_row);
+  sums.store(params, shape, at, q, warp_row);
 }
 
 }  // namespace fa2

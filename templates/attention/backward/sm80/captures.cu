@@ -1,0 +1,9 @@
+// Entry point: gradients of captured tensors for sm_80 and every later GPU.
+#include "attention/backward/sm80/captures.cuh"
+#include "attention/backward/sm80/queries.cuh"
+#include "config.cuh"
+
+FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
+fa2_backward_captures(FA2_KERNEL_PARAMETER(fa2::BackwardParams) params) {
+  fa2::backward_queries<fa2::Config, fa2::CaptureGradients>(params);
+}
