@@ -107,7 +107,7 @@ def attention(
         score_mod(score, batch, head, query, key) returns the new score, mask_mod(batch, head, query, key) whether the
         query sees the key, bias(batch, head, query, key) what is added to the score. Scores are scaled. Positions count
         from 0 in their sequence. bias comes after softcap and alibi_slopes, then score_mod, mask_mod, and causal and the
-        like. Functions may index tensors with positions; these have no gradients. docs/scores.md has more.
+        like. Functions may index tensors with positions; their gradients are summed in float32. docs/scores.md has more.
     out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)

@@ -21,7 +21,8 @@ def forward(q: Any, k: Any, v: Any, out: Any, options: tuple[Any, ...], wants_ls
 # Raises what forward() would find wrong with tensors and options; launches nothing.
 def check(q: Any, k: Any, v: Any, out: Any, options: tuple[Any, ...], /) -> None: ...
 
-# Takes q, k, v, out, lse, options, the tensors of fa2/c_call.h from d_out on, and bitwise. Writes the gradients that are not None.
+# Takes q, k, v, out, lse, options, the tensors of fa2/c_call.h from d_out on, a tuple of captures' gradients or None,
+# and bitwise. Writes the gradients that are not None.
 def backward(*args: Any) -> None: ...
 
 # Return JSON. gradients: FA2_DQ and the others or'ed together, 0 for the forward. every: whether every config is tried.

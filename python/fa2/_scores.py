@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -173,20 +174,30 @@ def _bound(name: str, value: Any, q: Any) -> tuple[tuple[str, int, int], Any]:
         raise _core.InvalidType(f"captures.{name}.dtype = {dtype}, must be {', '.join((*_DTYPES, *_WIDENED))}: {do}")
     if value.ndim > _MOST_DIMENSIONS:
         raise _core.InvalidRequest(f"captures.{name}.shape = {tuple(value.shape)}, must have at most {_MOST_DIMENSIONS} dimensions: flatten some")
-    if torch is not None and torch.is_grad_enabled():
-        require_no_gradients((value,), (name,))
     if torch is not None and value.ndim == 0 and value.device.type == "cpu" and getattr(q, "is_cuda", False):
+        if value.requires_grad and torch.is_grad_enabled():
+            raise _core.InvalidRequest(f"captures.{name}.device = cpu, must be {q.device}, as q's: it requires gradients")
         return _bound(name, value.item(), q)  # as PyTorch's operators take them
     return (name, _DTYPES[dtype], value.ndim), value
 
 
-def require_no_gradients(captures: Sequence[Any], names: Sequence[str] = ()) -> None:
-    """Raises if a tensor requires gradients, which captures do not have yet."""
-    for place, x in enumerate(captures):
-        if getattr(x, "requires_grad", False):
-            name = names[place] if names else place
-            given = f"captures.{name}.requires_grad = True, with shape {tuple(x.shape)}"
-            raise _core.InvalidRequest(f"{given}, must be False: captures have no gradients yet, so pass its detach()")
+def require_gradients(options: Any, deterministic: bool) -> None:
+    """Raises if a capture requires gradients that kernels do not compute. `options`: a tuple like Options."""
+    given = Options(*options)
+    if given.score_text is None:
+        return
+    specs, in_scores = _hooks.capture_specs.get(given.score_text, ()), _words_of_scores.get(given.score_text, ())
+    for (name, *_), x in zip(specs, given.captures or ()):
+        if not getattr(x, "requires_grad", False):
+            continue
+        why = None
+        if deterministic or given.batch_invariant:
+            why = "with deterministic gradients: sums of captures' gradients differ in their last bits"
+        elif name not in in_scores:
+            why = "of a mask's capture, which has no gradient"
+        if why is not None:
+            shape = tuple(x.shape)
+            raise _core.InvalidRequest(f"captures.{name}.requires_grad = True, with shape {shape}, must be False {why}: pass its detach()")
 
 
 def as_tensors(captures: Iterable[Any]) -> list[Any]:
@@ -226,6 +237,7 @@ def _type_of_number(name: str, value: float) -> str:
 
 
 _made: dict[int, Texts] = {}
+_words_of_scores: dict[int, frozenset[str]] = {}  #: by numbers of texts, what bias and mod name
 
 
 def texts_of(number: int | None) -> dict[str, str]:
@@ -242,6 +254,7 @@ def number_of(texts: Texts, specs: tuple[tuple[str, int, int], ...]) -> int:
     number = _core.make_score_text(texts.bias, texts.mod, texts.mask, specs)
     _hooks.capture_specs[number] = specs
     _made[number] = texts
+    _words_of_scores[number] = frozenset(word for text in (texts.bias, texts.mod) if text for word in re.findall(r"\w+", text[0]))
     return number
 
 

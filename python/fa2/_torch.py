@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from . import _core, _hooks, _scores, _torch_ops
 from ._call import CAPTURES, DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options, replaced
-from ._torch_run import no_gradients, run_backward, run_forward
+from ._torch_run import capture_gradients, no_gradients, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _count_modes = torch._C._len_torch_dispatch_stack
@@ -17,7 +17,8 @@ _peek_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class _Attention(torch.autograd.Function):
-    """Computes eager gradients without the cost of the dispatcher. lse is an output if return_lse."""
+    """Computes eager gradients without the cost of the dispatcher. lse is an output if return_lse. differentiable: the options
+    that are, and captured tensors."""
 
     @staticmethod
     def forward(
@@ -25,7 +26,7 @@ class _Attention(torch.autograd.Function):
     ) -> Any:
         ctx.set_materialize_grads(False)
         out, lse = run_forward(q, k, v, None, True, options)
-        ctx.save_for_backward(q, k, v, out, lse, *(_captured(options) if options[CAPTURES] else ()))
+        ctx.save_for_backward(q, k, v, out, lse, *_captured(options))
         ctx.deterministic = deterministic
         ctx.options = options
         return (out, lse) if return_lse else out
@@ -35,13 +36,27 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Any, d_lse: Any = None) -> Any:
         q, k, v, out, lse, *_ = ctx.saved_tensors  # which raises if a capture has changed
         wanted = ctx.needs_input_grad[3:]
-        made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, Options._make(ctx.options))
-        return (None, None, None, *made)
+        options = Options._make(ctx.options)
+        wants_captured = iter(wanted[_OPERANDS:])
+        captures = options.captures or ()
+        d_captures = capture_gradients(captures, [isinstance(x, torch.Tensor) and next(wants_captured) for x in captures])
+        made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, options, None, d_captures)
+        return (None, None, None, *made, *_of_captured(captures, d_captures))
+
+
+#: q, k, v, and the options that have gradients.
+_OPERANDS = 3 + len(DIFFERENTIABLE_INDICES)
 
 
 def _captured(options: Any) -> list[Any]:
     """Returns the tensors among the options' captures."""
-    return [x for x in options[CAPTURES] if isinstance(x, torch.Tensor)]
+    return [x for x in options[CAPTURES] or () if isinstance(x, torch.Tensor)]
+
+
+def _of_captured(captures: Any, d_captures: Any) -> list[Any]:
+    """Returns a gradient per tensor among the captures, of its dtype; None where there is none."""
+    pairs = zip(captures, d_captures or (None,) * len(captures))
+    return [None if gradient is None else gradient.to(x.dtype) for x, gradient in pairs if isinstance(x, torch.Tensor)]
 
 
 #: _Attention.apply() without its search for transforms: callers have made sure that there are none.
@@ -95,9 +110,12 @@ def attend(
         options = prepared(q, Options(*options))
     compiling = torch.compiler.is_compiling()
     differentiable = [q, k, v, *[options[index] for index in DIFFERENTIABLE_INDICES]]
+    if options[CAPTURES]:
+        differentiable += _captured(options)
     differentiates = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in differentiable])
     if differentiates:
         require_gradients(q, k, v, options)
+        _scores.require_gradients(options, wants_bits(deterministic))
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"

@@ -11,7 +11,7 @@ import torch
 
 from . import _scores
 from ._call import CAPTURES, DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, SCORE_TEXT, Options
-from ._torch_run import gradients, new_lse, new_out, no_gradients, run_backward, run_forward
+from ._torch_run import capture_gradients, gradients, new_lse, new_out, no_gradients, run_backward, run_forward
 
 _OPTIONS = (
     # written: option schema
@@ -49,8 +49,8 @@ _OPTIONS = (
 _FORWARD = f"forward(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor out, Tensor lse)"
 _GRADIENTS = ("dq", "dk", "dv", *(f"d_{name}" for name in DIFFERENTIABLE))
 _BACKWARD = f"""backward(Tensor? d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,
-    {", ".join(f"bool needs_{name}" for name in _GRADIENTS)}, {_OPTIONS})
-    -> ({", ".join(f"Tensor {name}" for name in _GRADIENTS)})"""
+    {", ".join(f"bool needs_{name}" for name in _GRADIENTS)}, bool[] needs_captures, {_OPTIONS})
+    -> ({", ".join(f"Tensor {name}" for name in _GRADIENTS)}, Tensor[] d_captures)"""
 
 _library: Any = None
 
@@ -69,20 +69,24 @@ def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
     return new_out(q, v, rest), new_lse(q, rest)
 
 
-def _present(q: Any, made: Any) -> Any:
+def _present(q: Any, made: Any, d_captures: Any) -> Any:
     """Replaces None by an empty tensor, because an operator must return tensors."""
-    return tuple(q.new_empty(0) if x is None else x for x in made)
+    tensors, of_captures = ([q.new_empty(0) if x is None else x for x in found] for found in (made, d_captures or ()))
+    return (*tensors, of_captures)
 
 
 def _backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
     count = len(_GRADIENTS)
-    wanted, options, deterministic = rest[:count], _taken(rest[count:-1]), rest[-1]
-    return _present(q, run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, options))
+    wanted, captured, given, deterministic = rest[:count], rest[count], Options(*rest[count + 1 : -1]), rest[-1]
+    d_captures = capture_gradients(given.captures, captured)
+    made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, _taken(given), None, d_captures)
+    return _present(q, made, d_captures)
 
 
 def _fake_backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
     count = len(_GRADIENTS)
-    return _present(q, gradients(q, k, v, rest[:count], Options(*rest[count:-1])))
+    options = Options(*rest[count + 1 : -1])
+    return _present(q, gradients(q, k, v, rest[:count], options), capture_gradients(options.captures, rest[count]))
 
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -92,7 +96,7 @@ def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.deterministic = rest.pop()
     options = Options(*rest)
     captures = options.captures or ()
-    _scores.require_no_gradients(captures)
+    _scores.require_gradients(options, ctx.deterministic)
     ctx.numbers, ctx.score_text = options[:FIRST_TENSOR], options.score_text
     ctx.save_for_backward(q, k, v, *output, *options[FIRST_TENSOR:SCORE_TEXT], *captures)
     ctx.set_materialize_grads(False)
@@ -105,14 +109,18 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
     texts = (ctx.score_text, None if ctx.score_text is None else captures)
     places = (0, 1, 2, *(len(("q", "k", "v")) + index for index in DIFFERENTIABLE_INDICES))
     wanted = tuple(ctx.needs_input_grad[place] for place in places)
-    made = torch.ops.fa2.backward(
-        d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, *texts, ctx.deterministic
+    captured = ctx.needs_input_grad[len(("q", "k", "v")) + CAPTURES] if captures else []
+    *made, d_captures = torch.ops.fa2.backward(
+        d_out, d_lse, q, k, v, out, lse, *wanted, captured, *ctx.numbers, *tensors, *texts, ctx.deterministic
     )
     found: list[Any] = [None] * len(ctx.needs_input_grad)
     for place, gradient, is_wanted in zip(places, made, wanted):
         found[place] = gradient if is_wanted else None
     if ctx.score_text is not None:
-        found[len(("q", "k", "v")) + CAPTURES] = [None] * len(captures)
+        found[len(("q", "k", "v")) + CAPTURES] = [
+            gradient.to(x.dtype) if is_wanted else None
+            for x, gradient, is_wanted in zip(captures, d_captures or captures, captured)
+        ]
     return tuple(found)
 
 

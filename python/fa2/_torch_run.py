@@ -56,6 +56,13 @@ def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[An
     )
 
 
+def capture_gradients(captures: Any, wanted: Any) -> tuple[Any, ...] | None:
+    """Returns memory for the gradients of captures; None for each that is not wanted, or if none is."""
+    if not any(wanted):
+        return None
+    return tuple(x.new_empty(x.shape, dtype=torch.float32) if is_wanted else None for x, is_wanted in zip(captures, wanted))
+
+
 def run_backward(
     d_out: Any,
     d_lse: Any,
@@ -68,15 +75,19 @@ def run_backward(
     deterministic: bool,
     options: Options,
     made: tuple[Any, ...] | None = None,
+    d_captures: tuple[Any, ...] | None = None,
 ) -> tuple[Any, ...]:
     """Returns the gradients of q, k, v and DIFFERENTIABLE options: new ones, or `made`, in which None means that a
-    gradient is not wanted."""
+    gradient is not wanted. Writes d_captures, those of captures."""
     if d_out is None:
         d_out = torch.zeros_like(out)
     if d_lse is not None:
         d_lse = d_lse.contiguous()
     made = made or gradients(q, k, v, wanted, options)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(None if x is None else x.zero_() for x in made)
-    _core.backward(q, k, v, out, lse, options, contiguous(d_out), d_lse, *made, deterministic)
+        for x in (*made, *(d_captures or ())):
+            if x is not None:
+                x.zero_()
+        return made
+    _core.backward(q, k, v, out, lse, options, contiguous(d_out), d_lse, *made, d_captures, deterministic)
     return made

@@ -132,10 +132,12 @@ PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-/* The arguments of backward() after q, k, v, out, lse and the options: those from FA2_D_OUT on, then bitwise. */
+/* The arguments of backward() after q, k, v, out, lse and the options: those from FA2_D_OUT on, then the gradients of captures,
+ * and bitwise. */
 enum {
   GRADIENTS = FA2_FIRST_OPTION + 1,
-  BITWISE = GRADIENTS + FA2_BACKWARD_TENSORS - FA2_D_OUT,
+  D_CAPTURES = GRADIENTS + FA2_BACKWARD_TENSORS - FA2_D_OUT,
+  BITWISE,
   BACKWARD_ARGS
 };
 
@@ -149,7 +151,7 @@ static int launch_backward(Call* call, fa2_backward_args* args, PyObject* like, 
   return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
-/* backward(q, k, v, out, lse, options, d_out, ... as fa2/c_call.h numbers them, bitwise) */
+/* backward(q, k, v, out, lse, options, d_out, ... as fa2/c_call.h numbers them, d_captures, bitwise) */
 PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
@@ -159,9 +161,10 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return NULL;
   int result = read_call(args, FA2_FIRST_OPTION, &call);
   if (result == 0)
-    result =
-        read_tensors(args + GRADIENTS, BITWISE - GRADIENTS, call.tensors + FA2_D_OUT, call.given + FA2_D_OUT);
+    result = read_tensors(args + GRADIENTS, D_CAPTURES - GRADIENTS, call.tensors + FA2_D_OUT,
+                          call.given + FA2_D_OUT);
   if (result == 0) result = bind_backward(&call, &a);
+  if (result == 0) result = read_capture_gradients(args[D_CAPTURES], &call, &a);
   if (result == 0) result = launch_backward(&call, &a, args[FA2_Q], bitwise != 0);
   release(&call);
   if (result < 0) return NULL;

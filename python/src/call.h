@@ -42,6 +42,7 @@ typedef struct {
   fa2_array tensors[FA2_BACKWARD_TENSORS];
   const fa2_array* given[FA2_BACKWARD_TENSORS];
   fa2_capture captures[8]; /* of texts; set if args.captures is */
+  float* d_captures[8];    /* their gradients; set if fa2_backward_args.d_captures is */
 } Call;
 
 /* ---- call.c ---- */
@@ -62,5 +63,8 @@ int read_options(Call* call);
 
 /* Reads what the call captures for texts. Must follow the binding of tensors, whose device captures have. */
 int read_captures(Call* call);
+/* Reads the captures' gradients: None, or a tuple that has a contiguous float32 tensor or None for each capture. Must follow
+ * read_captures(). */
+int read_capture_gradients(PyObject* tuple, Call* call, fa2_backward_args* args);
 
 #endif

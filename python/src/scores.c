@@ -128,3 +128,23 @@ int read_captures(Call* call) {
   call->args.capture_count = count;
   return 0;
 }
+
+int read_capture_gradients(PyObject* tuple, Call* call, fa2_backward_args* args) {
+  if (tuple == Py_None) return 0;
+  const Py_ssize_t count = count_captures(tuple);
+  if (count < 0) return -1;
+  if (count != call->args.capture_count)
+    return invalid("d_captures = %zd values, must be one per capture: %d", count,
+                   (int)call->args.capture_count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    fa2_array gradient;
+    PyObject* const given = PyTuple_GetItem(tuple, i);
+    call->d_captures[i] = NULL;
+    if (given == Py_None) continue;
+    if (read_tensor(given, &gradient) < 0) return -1;
+    if (gradient.dtype != FA2_FLOAT32) return wrong_capture(call, i, "'s gradient, must be float32");
+    call->d_captures[i] = gradient.data;
+  }
+  args->d_captures = call->d_captures;
+  return 0;
+}
