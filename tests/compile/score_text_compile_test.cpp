@@ -1,5 +1,4 @@
 // Kernels with texts of scores compile without spills, and compilers name the caller's file and line.
-#include <core/text_reads.h>
 #include <doctest/doctest.h>
 #include <fa2/score_text.h>
 #include <generator/kernel_kind.h>
@@ -71,14 +70,39 @@ std::vector<KernelSource> gradient_kernels() {
       p.score_text = make_score_text(texts);
       for (const KernelId kernel : {KernelId::backward_dq_sm80, KernelId::backward_dk_dv_sm80})
         kernels.add(p, default_config(kernel), *find_arch(family));
-      if (differentiable_captures(p.score_text) != 0)
-        kernels.add(p, default_config(KernelId::backward_captures), *find_arch(family));
+    }
+  }
+  return std::move(kernels).list();
+}
+
+/// Returns kernels of captures' gradients, of texts that read them once, several times and beside everything else.
+std::vector<KernelSource> capture_kernels() {
+  Kernels kernels;
+  const std::vector<CaptureSpec> captures = {{"a", CaptureType::f32, 2}, {"b", CaptureType::bf16, 1}, {"c"}};
+  const ScoreTexts all[] = {
+      {.bias = "return c() * a(at.head, max(min(at.key - at.query, 255), -256) + 256);",
+       .captures = captures},
+      {.mod = "return b(at.head) * tanh(score / b(at.head)) + a(at.head, at.key);", .captures = captures}};
+  for (const ScoreTexts& texts : all) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const char* const family : kFamilies) {
+        PlannedProblem p = square(head_dim, MaskKind::causal_bottom_right, 4096);
+        p.score_text = make_score_text(texts);
+        p.varlen = head_dim == 64, p.dropout = head_dim == 128;
+        kernels.add(p, heuristic_choices(p, *find_arch(family), KernelPass::d_captures).at(0).config,
+                    *find_arch(family));
+      }
     }
   }
   return std::move(kernels).list();
 }
 
 }  // namespace
+
+TEST_CASE("score texts: kernels of captures' gradients compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(capture_kernels());
+}
 
 TEST_CASE("score texts: kernels of light ones compile without spills") {
   if (fa2::test::nvrtc_missing()) return;

@@ -183,7 +183,7 @@ TEST_CASE("c backward: an impossible plan is rejected with all that is wrong") {
   fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
   options.row_alignment = 3;
   fa2_backward_plan* plan = nullptr;
-  CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 16, &options, &plan) == FA2_INVALID_REQUEST);
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 32, &options, &plan) == FA2_INVALID_REQUEST);
   CHECK(plan == nullptr);
   for (const char* part : {"head_dim = 7", "device = -5", "row_alignment = 3",
                            "gradients = 32, must be a sum of dq (1), dk (2), dv (4), d_sinks (8), d_captures "
