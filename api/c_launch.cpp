@@ -3,12 +3,15 @@
 #include <api/c_structs.h>
 #include <api/context.h>
 #include <api/plan.h>
+#include <fa2/block_map.h>
 #include <fa2/c_launch.h>
 #include <fmt/format.h>
+#include <generator/key_map_layout.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/validate.h>
 #include <planning/backward.h>
 #include <planning/forward.h>
+#include <planning/held_maps.h>
 #include <runtime/device.h>
 #include <runtime/fill.h>
 
@@ -88,10 +91,32 @@ PlannedProblem planned(const AttentionProblem& problem, const fa2_launch& launch
   return {problem.normalized(), {static_cast<RowAlignment>(launch.place.row_alignment)}};
 }
 
+/// Returns whether the launch becomes part of a graph.
+bool captures(const fa2_launch& launch) {
+  return launch.place.device != kInterpreterDevice && is_capturing(static_cast<Stream>(launch.stream));
+}
+
 /// @throws Unavailable if a plan would have to be made while the stream captures.
 void require_no_capture(const AttentionProblem& problem, const fa2_launch& launch) {
-  if (launch.place.device != kInterpreterDevice && is_capturing(static_cast<Stream>(launch.stream)))
-    throw_capturing(problem);
+  if (captures(launch)) throw_capturing(problem);
+}
+
+std::shared_ptr<std::byte> map_memory_of(const fa2_launch& launch, std::size_t bytes) {
+  const SharedWorkspace memory = workspace_for(launch, bytes, 0, false);
+  return memory == nullptr ? map_memory(bytes)
+                           : std::shared_ptr<std::byte>(memory, static_cast<std::byte*>(memory->data()));
+}
+
+/// Returns the arguments with the launch's map, made for the plan's tiles if it has none. A graph makes its own in each replay,
+/// before which captures may have changed.
+template <class Args>
+Args with_launch_map(const Plan& plan, const Args& args, const fa2_launch& launch) {
+  if (launch.block_map == nullptr || !has_mask_text(plan.problem) || captures(launch)) return args;
+  const auto& map = reinterpret_cast<const BlockMap&>(*launch.block_map);
+  if (lacks_map(plan, map.impl()))
+    map_blocks(plan, args, map, static_cast<Stream>(launch.stream),
+               [&](std::size_t bytes) { return map_memory_of(launch, bytes); });
+  return with_map(args, map);
 }
 
 const fa2_launch& checked(const fa2_launch* launch) {
@@ -131,13 +156,14 @@ fa2_status fa2_launch_attention(const fa2_problem* problem, const fa2_args* args
     }
     // A captured launch counts in the context's memory. Zeros in a workspace would be another node of the graph, before which
     // the launch cannot begin.
-    const bool captures =
-        how.place.device != kInterpreterDevice && is_capturing(static_cast<Stream>(how.stream));
-    const SharedWorkspace workspace = workspace_for(
-        how, plan->workspace_bytes(), captures ? 0 : plan->workspace_zeros(), how.keeps != 0 && !captures);
+    const bool is_captured = captures(how);
+    const SharedWorkspace workspace =
+        workspace_for(how, plan->workspace_bytes(), is_captured ? 0 : plan->workspace_zeros(),
+                      how.keeps != 0 && !is_captured);
     with->workspace = workspace != nullptr ? workspace->data() : nullptr;
-    run(plan->impl(), *with, operands_of(p, *with, plan->workspace_bytes()), static_cast<Stream>(how.stream),
-        captures ? CounterPlace::context : CounterPlace::workspace);
+    const AttentionArgs reading = with_launch_map(plan->impl(), *with, how);
+    run(plan->impl(), reading, operands_of(p, reading, plan->workspace_bytes()),
+        static_cast<Stream>(how.stream), is_captured ? CounterPlace::context : CounterPlace::workspace);
   });
 }
 
@@ -160,7 +186,7 @@ fa2_status fa2_launch_backward(const fa2_problem* problem, const fa2_backward_ar
     }
     const SharedWorkspace workspace = workspace_for(how, plan->workspace_bytes(), 0, false);
     with->workspace = workspace != nullptr ? workspace->data() : nullptr;
-    plan->run(*with, static_cast<Stream>(how.stream));
+    plan->run(with_launch_map(plan->impl(), *with, how), static_cast<Stream>(how.stream));
   });
 }
 

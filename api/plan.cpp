@@ -26,14 +26,18 @@ void require_sound(const Plan& plan, Violations found, const AttentionArgs& args
     require_sound_tables(plan.problem, args, plan.device, stream);
 }
 
-/// Returns the arguments of a call that reads the map.
+}  // namespace
+
 AttentionArgs with_map(AttentionArgs args, const BlockMap& map) {
   args.block_map = &map;
   args.block_map_version = map.version();
   return args;
 }
 
-}  // namespace
+BackwardArgs with_map(BackwardArgs args, const BlockMap& map) {
+  args.forward = with_map(args.forward, map);
+  return args;
+}
 
 void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream,
          CounterPlace counters) {
@@ -51,6 +55,26 @@ void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& ope
   if (!plan.steps.empty() || plan.gradients.d_captures) launch(plan, args, operands, args.workspace, stream);
 }
 
+void map_blocks(const Plan& plan, const AttentionArgs& args, const BlockMap& map, Stream stream,
+                const AllocateMap& allocate) {
+  const AttentionArgs with = with_map(args, map);
+  if (plan.steps.empty()) return require_valid(plan.problem, with);
+  const ScopedContext context(plan.device);
+  const Operands operands = operands_of(plan.problem, with, plan.workspace.bytes());
+  require_sound(plan, violations_of(plan.problem, with, operands), with, operands, stream);
+  map_blocks(plan, with, operands, map.impl(), stream, allocate);
+}
+
+void map_blocks(const Plan& plan, const BackwardArgs& args, const BlockMap& map, Stream stream,
+                const AllocateMap& allocate) {
+  const BackwardArgs with = with_map(args, map);
+  const ScopedContext context(plan.device);
+  const BackwardOperands operands = backward_operands_of(plan.problem, with, plan.workspace.bytes());
+  require_sound(plan, violations_of(plan.problem, plan.gradients, with, operands), with.forward, operands,
+                stream);
+  map_blocks(plan, with, operands, map.impl(), stream, allocate);
+}
+
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   fa2::run(*plan_, args, operands_of(plan_->problem, args, plan_->workspace.bytes()), stream);
 } catch (...) {
@@ -58,12 +82,7 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
 }
 
 void AttentionPlan::map_blocks(const AttentionArgs& args, const BlockMap& map, Stream stream) const try {
-  const AttentionArgs with = with_map(args, map);
-  if (plan_->steps.empty()) return require_valid(plan_->problem, with);
-  const ScopedContext context(plan_->device);
-  const Operands operands = operands_of(plan_->problem, with, plan_->workspace.bytes());
-  require_sound(*plan_, violations_of(plan_->problem, with, operands), with, operands, stream);
-  fa2::map_blocks(*plan_, with, operands, map.impl(), stream);
+  fa2::map_blocks(*plan_, args, map, stream);
 } catch (...) {
   rethrow_as_error();
 }
@@ -88,13 +107,7 @@ void BackwardPlan::run(const BackwardArgs& args, Stream stream) const try {
 }
 
 void BackwardPlan::map_blocks(const BackwardArgs& args, const BlockMap& map, Stream stream) const try {
-  BackwardArgs with = args;
-  with.forward = with_map(args.forward, map);
-  const ScopedContext context(plan_->device);
-  const BackwardOperands operands = backward_operands_of(plan_->problem, with, plan_->workspace.bytes());
-  require_sound(*plan_, violations_of(plan_->problem, plan_->gradients, with, operands), with.forward,
-                operands, stream);
-  fa2::map_blocks(*plan_, with, operands, map.impl(), stream);
+  fa2::map_blocks(*plan_, args, map, stream);
 } catch (...) {
   rethrow_as_error();
 }

@@ -5,6 +5,7 @@
 #include <planning/held_maps.h>
 #include <planning/key_map.h>
 #include <planning/text_params.h>
+#include <runtime/device_buffer.h>
 #include <runtime/log.h>
 #include <runtime/written_bytes.h>
 
@@ -56,7 +57,7 @@ std::size_t BlockMap::bytes() const {
 std::size_t HeldMaps::bytes() const {
   const std::lock_guard lock(mutex_);
   return std::accumulate(entries_.begin(), entries_.end(), std::size_t{0},
-                         [](std::size_t sum, const Entry& entry) { return sum + entry.bits->size(); });
+                         [](std::size_t sum, const Entry& entry) { return sum + entry.bytes; });
 }
 
 void HeldMaps::check(std::vector<Violation>& found, const AttentionProblem& problem,
@@ -84,30 +85,43 @@ std::byte* HeldMaps::find(const KernelConfig& config) const {
   const KernelConfig maker = key_map_config(config);
   const std::lock_guard lock(mutex_);
   const auto entry = std::ranges::find(entries_, maker, &Entry::config);
-  return entry == entries_.end() ? nullptr : static_cast<std::byte*>(entry->bits->data());
+  return entry == entries_.end() ? nullptr : entry->bits.get();
 }
 
-std::shared_ptr<DeviceBuffer> HeldMaps::memory_of(const KernelConfig& config, std::size_t bytes) const {
+std::shared_ptr<std::byte> HeldMaps::bits_of(const KernelConfig& config) const {
   const std::lock_guard lock(mutex_);
   const auto entry = std::ranges::find(entries_, config, &Entry::config);
-  return entry == entries_.end() ? std::make_shared<DeviceBuffer>(bytes) : entry->bits;
+  return entry == entries_.end() ? nullptr : entry->bits;
 }
 
 void HeldMaps::keep(const AttentionProblem& problem, int device, const KernelConfig& config,
-                    std::shared_ptr<DeviceBuffer> bits) {
+                    std::shared_ptr<std::byte> bits, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   shape_ = shape_of(problem), device_ = device;
   if (std::ranges::find(entries_, config, &Entry::config) == entries_.end())
-    entries_.push_back({config, std::move(bits)});
+    entries_.push_back({config, std::move(bits), bytes});
 }
 
-void map_blocks(const Plan& plan, const AnyRef& args, OperandList operands, HeldMaps& maps, Stream stream) {
+std::shared_ptr<std::byte> map_memory(std::size_t bytes) {
+  const auto buffer = std::make_shared<DeviceBuffer>(bytes);
+  return {buffer, static_cast<std::byte*>(buffer->data())};
+}
+
+void map_blocks(const Plan& plan, const AnyRef& args, OperandList operands, HeldMaps& maps, Stream stream,
+                const AllocateMap& allocate) {
   const auto found = std::ranges::find_if(plan.steps, makes_map);
   if (found == plan.steps.end()) return;
-  const auto bits = maps.memory_of(found->config, found->texts.map_part.bytes);
+  const std::size_t bytes = found->texts.map_part.bytes;
+  auto bits = maps.bits_of(found->config);
+  if (bits == nullptr) bits = allocate(bytes);
   const AttentionProblem& problem = plan.widened ? *plan.widened : plan.problem;
   launch_map(*found, bits, {.problem = problem, .args = args, .operands = operands}, stream);
-  maps.keep(plan.problem, plan.device, found->config, bits);
+  maps.keep(plan.problem, plan.device, found->config, bits, bytes);
+}
+
+bool lacks_map(const Plan& plan, const HeldMaps& maps) {
+  const auto found = std::ranges::find_if(plan.steps, makes_map);
+  return found != plan.steps.end() && maps.bits_of(found->config) == nullptr;
 }
 
 void check_block_map(std::vector<Violation>& found, const AttentionProblem& problem,

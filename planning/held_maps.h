@@ -6,10 +6,10 @@
 #include <fa2/errors.h>
 #include <fa2/problem.h>
 #include <planning/plan.h>
-#include <runtime/device_buffer.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,16 +30,17 @@ class HeldMaps {
              int device) const;
   /// Returns the bits for a kernel with this config, which reads or makes a map; null if there are none.
   std::byte* find(const KernelConfig& config) const;
-  /// Returns the memory of the kernel that makes a map by `config`: what it had, or new memory.
-  std::shared_ptr<DeviceBuffer> memory_of(const KernelConfig& config, std::size_t bytes) const;
+  /// Returns the bits that the kernel with `config` made; null if it has made none.
+  std::shared_ptr<std::byte> bits_of(const KernelConfig& config) const;
   /// Keeps the bits that the kernel made.
   void keep(const AttentionProblem& problem, int device, const KernelConfig& config,
-            std::shared_ptr<DeviceBuffer> bits);
+            std::shared_ptr<std::byte> bits, std::size_t bytes);
 
  private:
   struct Entry {
     KernelConfig config;  ///< of the kernel that made it
-    std::shared_ptr<DeviceBuffer> bits;
+    std::shared_ptr<std::byte> bits;
+    std::size_t bytes;
   };
 
   const std::uint64_t version_;
@@ -49,9 +50,18 @@ class HeldMaps {
   std::vector<Entry> entries_;
 };
 
+/// Returns device memory of so many bytes for a map. The device's context is current.
+using AllocateMap = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
+/// As AllocateMap, in memory of its own. @throws CudaError.
+std::shared_ptr<std::byte> map_memory(std::size_t bytes);
+
 /// Makes the maps of a plan, of a forward or of a backward, whose arguments are valid, and keeps them. Does nothing for a plan that
 /// reads none, or whose map is the same in every call. The plan's device's context must be current. @throws CudaError, KernelFault.
-void map_blocks(const Plan& plan, const AnyRef& args, OperandList operands, HeldMaps& maps, Stream stream);
+void map_blocks(const Plan& plan, const AnyRef& args, OperandList operands, HeldMaps& maps, Stream stream,
+                const AllocateMap& allocate);
+
+/// Returns whether map_blocks() would add a map for tiles of which there is none yet.
+bool lacks_map(const Plan& plan, const HeldMaps& maps);
 
 /// Appends what is wrong with AttentionArgs::block_map.
 void check_block_map(std::vector<Violation>& found, const AttentionProblem& problem,

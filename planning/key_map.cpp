@@ -33,7 +33,7 @@ void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
   plan.add(std::move(map));
 }
 
-void launch_map(Step map, const std::shared_ptr<DeviceBuffer>& bits, const Call& call, Stream stream) {
+void launch_map(Step map, const std::shared_ptr<std::byte>& bits, const Call& call, Stream stream) {
   map.texts.constant_map = bits;
   WrittenBytes written;
   Call writing = call;
@@ -72,6 +72,7 @@ std::optional<MapCounts> make_constant_map(Plan& plan) {
   Step map = std::move(*found);
   plan.steps.erase(found);
   const auto buffer = std::make_shared<DeviceBuffer>(map.texts.map_part.bytes);
+  const std::shared_ptr<std::byte> bits(buffer, static_cast<std::byte*>(buffer->data()));
   // What other texts capture does not matter here.
   const std::vector<ScoreCapture> captures(map.texts.captures.size());
   AttentionArgs args;
@@ -79,14 +80,14 @@ std::optional<MapCounts> make_constant_map(Plan& plan) {
   args.capture_count = static_cast<std::int64_t>(captures.size());
   const Operands operands = operands_of(problem, args);
   const OwnedStream stream;
-  launch_map(map, buffer, {.problem = problem, .args = args, .operands = operands}, stream.get());
+  launch_map(map, bits, {.problem = problem, .args = args, .operands = operands}, stream.get());
   std::vector<std::uint32_t> words(map.texts.map_part.bytes / sizeof(std::uint32_t));
   buffer->download(words.data(), map.texts.map_part.bytes, 0, stream.get());
   const MapCounts counts = counted(map.texts.map, words);
   plan.explanation.notes = joined_notes(plan.explanation.notes, note_of(counts, map.config));
   plan.workspace.scratch_bytes = 0;
   for (Step& step : plan.steps) {
-    if (step.texts.map_part.bytes > 0) step.texts.map_part = {}, step.texts.constant_map = buffer;
+    if (step.texts.map_part.bytes > 0) step.texts.map_part = {}, step.texts.constant_map = bits;
     if (step.scratch.bytes > 0)
       plan.workspace.scratch_bytes =
           std::max(plan.workspace.scratch_bytes, step.scratch.begin + whole_part(step.scratch.bytes));

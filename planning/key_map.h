@@ -20,7 +20,7 @@ void add_key_map(Plan& plan, const AttentionProblem& problem, Step& reader,
                  std::shared_ptr<const Kernel> kernel, std::size_t begin);
 
 /// Launches a step that makes a map into `bits`, instead of the scratch that it has in a plan.
-void launch_map(Step map, const std::shared_ptr<DeviceBuffer>& bits, const Call& call, Stream stream);
+void launch_map(Step map, const std::shared_ptr<std::byte>& bits, const Call& call, Stream stream);
 
 /// What a map says of the blocks of all its tiles.
 struct MapCounts {

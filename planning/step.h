@@ -9,7 +9,6 @@
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
 #include <planning/any_ref.h>
-#include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 #include <runtime/launch_counters.h>
 
@@ -87,10 +86,9 @@ struct StepTexts {
   std::span<const CaptureSpec> captures = {};
   bool have_mask = false;
   bool have_gradients = false;  ///< whether the kernel adds to gradients of captures
-  KeyMapLayout map = {};        ///< if the kernel makes or reads a map
-  WorkspacePart map_part = {};  ///< of the plan's scratch; without `param`
-  std::shared_ptr<DeviceBuffer> constant_map =
-      {};  ///< in place of `map_part`, if it is the same in every call
+  KeyMapLayout map = {};                         ///< if the kernel makes or reads a map
+  WorkspacePart map_part = {};                   ///< of the plan's scratch; without `param`
+  std::shared_ptr<std::byte> constant_map = {};  ///< in place of `map_part`, if it is the same in every call
 
   bool are_empty() const { return captures.empty() && !have_mask; }
 };

@@ -59,7 +59,7 @@ std::byte* held_bits_of(const Step& step, const Call& call) {
 std::byte* map_bits_of(const Step& step, const Call& call) {
   const StepTexts& texts = step.texts;
   if (std::byte* const held = held_bits_of(step, call)) return held;
-  if (texts.constant_map) return static_cast<std::byte*>(texts.constant_map->data());
+  if (texts.constant_map) return texts.constant_map.get();
   return texts.map_part.bytes == 0 ? nullptr : call.scratch + texts.map_part.begin;
 }
 

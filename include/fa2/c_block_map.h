@@ -21,7 +21,8 @@ FA2_C_API fa2_status fa2_map_blocks_of_backward(fa2_context* context, const fa2_
                                                 const fa2_backward_args* args, fa2_block_map* map,
                                                 void* stream);
 
-/* Frees a map, which may be NULL. Launches that read it must have ended. */
+/* Frees a map, which may be NULL. Launches that read it must have ended, or its memory be of fa2_launch::allocate, whose
+ * `release` is called. */
 FA2_C_API fa2_status fa2_block_map_destroy(fa2_block_map* map);
 
 #ifdef __cplusplus

@@ -30,10 +30,14 @@ typedef struct fa2_launch {
   void* stream;          /* a stream of that device; not looked at on the interpreter */
   fa2_allocate allocate; /* for workspaces; NULL: the context's own memory */
   fa2_release release;   /* with allocate */
+  /* NULL, or of fa2_block_map_create(): a map for all launches of this problem on this stream while captures and tables hold
+   * the same. A launch that finds none for its tiles makes one, in memory of `allocate`. Replaces the arguments' block_map.
+   * Launches that are captured into graphs, or of no mask, ignore it. */
+  fa2_block_map* block_map;
 } fa2_launch;
 
 /* clang-format off */
-#define FA2_LAUNCH_INIT {sizeof(fa2_launch), 0, {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES}, 0, 0, 0}
+#define FA2_LAUNCH_INIT {sizeof(fa2_launch), 0, {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES}, 0, 0, 0, 0}
 /* clang-format on */
 
 /* As fa2_attention(). A workspace of the arguments is ignored: `launch` says where one comes from. While the stream

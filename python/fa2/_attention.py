@@ -183,6 +183,7 @@ def attention(
             # end of option names
             None,
             None,
+            None,
         )
         if unknown:
             raise TypeError("unexpected keywords")
@@ -253,7 +254,7 @@ def _error_of(error: BaseException, arguments: dict[str, Any], unknown: dict[str
 
 def _as_options(given: dict[str, Any]) -> Options:
     """Returns attention()'s keywords as the extension takes them."""
-    fields = {**_DEFAULTS, **given, "dropout_seed": 0, "dropout_offset": 0, "score_text": None, "captures": None}
+    fields = {**_DEFAULTS, **given, "dropout_seed": 0, "dropout_offset": 0, "score_text": None, "captures": None, "block_map": None}
     fields["window_left"], fields["window_right"] = fields["window_size"]
     fields["mask"] = MASKS[fields["causal"]]
     return Options(*(fields[name] for name in Options._fields))

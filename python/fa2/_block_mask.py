@@ -1,12 +1,15 @@
-"""Masks as FlexAttention takes them. fa2's kernels find the blocks that a mask hides themselves, on the device, in each call."""
+"""Masks as FlexAttention takes them. fa2's kernels find the blocks that a mask hides themselves, on the device."""
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
+from ._block_maps import HeldMask, Maps, Unseen, state_of, stream_of
 from ._score_memo import is_of
 from ._scores import ScoreText
 
@@ -58,7 +61,7 @@ def _require_functions(mask_mods: tuple[Any, ...]) -> None:
 class BlockMask:
     """A mask_mod with the sizes it is meant for. create_block_mask() makes it.
 
-    It holds no blocks: each call finds them for the tiles of its kernel, from what tensors hold then.
+    It holds the blocks that calls have found for the tiles of their kernels, until what its tensors hold changes.
     """
 
     mask_mod: Mask
@@ -67,6 +70,7 @@ class BlockMask:
     seq_lengths: tuple[int, int]  #: queries and keys
     device: Any
     BLOCK_SIZE: tuple[int, int]  #: as given; of no effect
+    maps: Maps = field(default_factory=Maps, init=False, repr=False)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -101,14 +105,15 @@ def create_block_mask(
     return BlockMask(mask_mod, B, H, (int(Q_LEN), int(KV_LEN)), device, sizes)
 
 
-def mask_of(block_mask: Any, q: Any, k: Any) -> Mask | None:
-    """Returns the mask_mod of a BlockMask, also of PyTorch's. None: it hides nothing.
+def mask_of(block_mask: Any, q: Any, k: Any) -> Mask | HeldMask | None:
+    """Returns the mask_mod of a BlockMask, also of PyTorch's, with its maps if the call can use them. None: it hides nothing.
 
     q, k: (batch, heads, seqlen, head_dim). Raises if these have other sizes than the mask.
     """
     if isinstance(block_mask, BlockMask):
         _check_sizes(block_mask, q, k)
-        return block_mask.mask_mod
+        mask_mod = block_mask.mask_mod
+        return HeldMask(mask_mod, block_mask.maps, _shape_of(q, k)) if _can_hold(q) else mask_mod
     if not hasattr(block_mask, "kv_indices") or not hasattr(block_mask, "mask_mod"):
         do = "pass fa2.create_block_mask(...)"
         if callable(block_mask):
@@ -119,7 +124,7 @@ def mask_of(block_mask: Any, q: Any, k: Any) -> Mask | None:
     if is_of("torch", block_mask.mask_mod, "_sliced_mask_mod_error"):
         raise _core.InvalidRequest("block_mask.mask_mod = that of a slice, must be set: assign one with the slice's offset, and seq_lengths")
     _check_sizes(block_mask, q, k)
-    return _of_blocks(block_mask)
+    return _held_of_blocks(block_mask, q, k) if _can_hold(q) else _of_blocks(block_mask)
 
 
 def _check_sizes(block_mask: Any, q: Any, k: Any) -> None:
@@ -132,6 +137,38 @@ def _check_sizes(block_mask: Any, q: Any, k: Any) -> None:
     for name, given, size in (("B", batch, q.shape[0]), ("H", heads, q.shape[1])):
         if given not in (1, size):
             raise _core.InvalidRequest(f"block_mask.{name} = {given}, must be {size}, as q has, or 1: create a mask for this number")
+
+
+def _shape_of(q: Any, k: Any) -> Any:
+    return tuple(q.shape[:3]), tuple(k.shape[1:3])
+
+
+def _can_hold(q: Any) -> bool:
+    """Returns whether a call may use what earlier calls have made. Graphs may not: captures can change before a replay."""
+    torch = sys.modules["torch"]
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return not (q.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+#: By PyTorch's masks: the state of what _of_blocks() has read, memory of that state, mask_mod and maps.
+_converted: weakref.WeakKeyDictionary[Any, tuple[Any, list[Any], Mask, Maps]] = weakref.WeakKeyDictionary()
+
+
+def _held_of_blocks(block_mask: Any, q: Any, k: Any) -> Mask | HeldMask:
+    """Returns _of_blocks(), with its maps, made once for each state of PyTorch's BlockMask and stream."""
+    lists = (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks, block_mask.full_kv_indices)
+    memory: list[Any] = []
+    try:
+        states = [None if x is None else state_of(x, memory) for x in lists]
+    except Unseen:
+        return _of_blocks(block_mask)
+    state = (block_mask.mask_mod, block_mask.BLOCK_SIZE, block_mask.seq_lengths, stream_of(q), states)
+    made = _converted.get(block_mask)
+    if made is None or made[0] != state:
+        with sys.modules["torch"].inference_mode(False):  # whose tensors a later call could not save for its gradients
+            made = _converted[block_mask] = state, memory, _of_blocks(block_mask), Maps()
+    return HeldMask(made[2], made[3], _shape_of(q, k))
 
 
 def _of_blocks(block_mask: Any) -> Mask:

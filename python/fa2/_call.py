@@ -11,7 +11,7 @@ MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
 
 class Options(NamedTuple):
-    """Numbers, then tensors, in the same order as in python/src and torch.ops.fa2; then texts of scores."""
+    """Numbers, then tensors, in the same order as in python/src and torch.ops.fa2; then texts of scores, and a map."""
 
     # written: option fields
     mask: int
@@ -43,9 +43,10 @@ class Options(NamedTuple):
     # end of option fields
     score_text: int | None = None  #: of make_score_text(); None: no texts
     captures: tuple[Any, ...] | None = None  #: the texts' tensors, and numbers of Python
+    block_map: Any = None  #: of _core.make_block_map(); None: the call's launches make their own
 
 
-#: The options that are tensors. Only texts of scores follow them.
+#: The options that are tensors. Only texts of scores and a map follow them.
 TENSORS = (
     # written: tensor options
     "max_logits",
@@ -64,6 +65,7 @@ TENSORS = (
 FIRST_TENSOR = Options._fields.index(TENSORS[0])
 SCORE_TEXT = Options._fields.index("score_text")
 CAPTURES = Options._fields.index("captures")
+BLOCK_MAP = Options._fields.index("block_map")
 
 #: Options that have gradients, in the order of the gradients.
 DIFFERENTIABLE = (

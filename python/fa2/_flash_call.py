@@ -81,6 +81,7 @@ def make_options(
         # end of option names
         None,  # texts of scores
         None,
+        None,
     )
 
 

@@ -65,7 +65,7 @@ def flex_attention(
     """
     _check(query, key, value, block_mask, enable_gqa, return_lse, kernel_options, return_aux)
     head_dim, head_dim_v = query.shape[-1], value.shape[-1]
-    mask_mod = None if block_mask is None else mask_of(block_mask, query, key)
+    mask_mod: Any = None if block_mask is None else mask_of(block_mask, query, key)
     if key.shape[0] != query.shape[0]:
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
     query, key, value = (pad_head_dim(x, multiple_of(key)) for x in (query, key, value))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from . import _core, _hooks
+from ._block_maps import HeldMask
 from ._call import ALIBI_SLOPES, SOFTCAP, Options, replaced
 from ._score_memo import remembered
 from ._score_torch import eager_calls
@@ -276,7 +277,9 @@ def _reader(arguments: Iterable[Any]) -> _Reader:
 
 
 def with_texts(options: tuple[Any, ...], q: Any, score_mod: Any, mask_mod: Any, bias: Any) -> Options:
-    """Returns the options with what attention()'s three arguments say."""
+    """Returns the options with what attention()'s three arguments say. mask_mod may be a HeldMask."""
+    held = mask_mod if isinstance(mask_mod, HeldMask) else None
+    mask_mod = mask_mod if held is None else held.mask_mod
     may_cap = options[SOFTCAP] == 0 and options[ALIBI_SLOPES] is None
     texts, captures = _reader((score_mod, mask_mod, bias))(score_mod, mask_mod, bias, may_cap)
     if texts.softcap is not None:
@@ -285,4 +288,10 @@ def with_texts(options: tuple[Any, ...], q: Any, score_mod: Any, mask_mod: Any, 
         return Options(*options)
     pairs = [_bound(name, value, q) for name, value in captures.items()]
     specs = tuple(spec for spec, _ in pairs)
-    return replaced(options, score_text=number_of(texts, specs), captures=tuple(value for _, value in pairs))
+    number = number_of(texts, specs)
+    block_map = None
+    if held is not None and texts.mask is not None:
+        # Of a tensor that the call widens, what tells changes is the original.
+        originals = [x if spec[2] == _NUMBER else captures[spec[0]] for spec, x in pairs if re.search(rf"\b{spec[0]}\b", texts.mask[0])]
+        block_map = held.find(number, originals, q)
+    return replaced(options, score_text=number, captures=tuple(value for _, value in pairs), block_map=block_map)

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _core, _hooks, _scores, _torch_ops
-from ._call import CAPTURES, DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options, replaced
+from ._call import BLOCK_MAP, CAPTURES, DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options, replaced
 from ._torch_run import capture_gradients, no_gradients, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -132,7 +132,7 @@ def attend(
             )
         if options[CAPTURES]:
             options = replaced(options, captures=_scores.as_tensors(options[CAPTURES]))
-        result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
+        result, lse = torch.ops.fa2.forward(q, k, v, *options[:BLOCK_MAP], wants_bits(deterministic))
     elif differentiates:
         return _apply(return_lse, wants_bits(deterministic), options, *differentiable)
     else:

@@ -1,6 +1,6 @@
 """torch.ops.fa2.forward and .backward: functional operators for torch.compile, modes and transforms.
 
-Arguments are those of Options, in order.
+Arguments are those of Options, in order, but the map of blocks: launches make their own.
 """
 
 from __future__ import annotations

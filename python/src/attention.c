@@ -62,7 +62,9 @@ static int fill_zeros(const fa2_array* output, const fa2_launch* launch) {
 }
 
 static int launch_forward(Call* call, PyObject* const* operands, bool keeps) {
-  if (prepare_launch(operands[FA2_Q], keeps, &call->launch) < 0) return -1;
+  if (prepare_launch(operands[FA2_Q], keeps, &call->launch) < 0 ||
+      read_block_map(call->options[BLOCK_MAP], &call->launch) < 0)
+    return -1;
   if (may_have_unused_rows(call)) {
     const fa2_array* const lse = call->given[FA2_LSE];
     if (operands[FA2_OUT] == Py_None && fill_zeros(call->given[FA2_OUT], &call->launch) < 0) return -1;
@@ -142,7 +144,9 @@ enum {
 };
 
 static int launch_backward(Call* call, fa2_backward_args* args, PyObject* like, bool bitwise) {
-  if (prepare_launch(like, false, &call->launch) < 0) return -1;
+  if (prepare_launch(like, false, &call->launch) < 0 ||
+      read_block_map(call->options[BLOCK_MAP], &call->launch) < 0)
+    return -1;
   args->determinism = bitwise ? FA2_BITWISE : FA2_FASTEST;
   fa2_status status;
   Py_BEGIN_ALLOW_THREADS;

@@ -8,7 +8,7 @@
 enum { FA2_FIRST_OPTION = FA2_LSE + 1 };
 
 /* A tuple of options, in the order of fa2/_call.py: numbers, from FIRST_TENSOR on tensors or None, as fa2/c_call.h numbers
- * them from FA2_FIRST_OPTION on, and texts of scores. */
+ * them from FA2_FIRST_OPTION on, texts of scores, and the map of blocks. */
 enum {
   /* written: option enumerators */
   MASK,
@@ -30,6 +30,7 @@ enum {
   FIRST_TENSOR,
   SCORE_TEXT = FIRST_TENSOR + FA2_ATTENTION_TENSORS - FA2_FIRST_OPTION, /* None: no texts */
   CAPTURES,
+  BLOCK_MAP, /* of make_block_map(); None: launches make their own */
   OPTIONS
 };
 

@@ -51,6 +51,11 @@ PyObject* capture_name(int64_t number, Py_ssize_t index);
  * workspace may be the stream's own, which outlives the call. */
 int prepare_launch(PyObject* like, bool keeps, fa2_launch* launch);
 
+/* ---- block_map.c ---- */
+
+/* Has the launch, which is prepared, use a map of make_block_map() if that is of the launch's stream. None is none. */
+int read_block_map(PyObject* capsule, fa2_launch* launch);
+
 /* ---- numbers.c ---- */
 
 /* Read Python numbers. An error names the argument. */
@@ -74,6 +79,7 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* make_block_map(PyObject* self, PyObject* stream);
 PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count);

@@ -122,6 +122,7 @@ c_struct! {
         pub stream: *mut c_void = null_mut(),
         pub allocate: fa2_allocate = None,
         pub release: fa2_release = None,
+        pub block_map: *mut fa2_block_map = null_mut(),
     }
 }
 
