@@ -341,4 +341,4 @@ def test_a_call_keeps_no_references() -> None:
     for _ in range(5):
         call()
     assert counts() == before
-    assert Options._fields[-2:] == ("score_text", "captures")
+    assert Options._fields[-3:] == ("score_text", "captures", "block_map")
