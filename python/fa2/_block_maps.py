@@ -50,7 +50,7 @@ class HeldMask(NamedTuple):
 
     def find(self, number: int, captures: Iterable[Any], q: Any) -> Any:
         """Returns Maps.find() for a text's number."""
-        return self.maps.find((number, self.shape), captures, stream_of(q))
+        return self.maps.find((number, self.shape, q.device), captures, stream_of(q))
 
 
 class Unseen(Exception):
