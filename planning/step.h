@@ -85,7 +85,7 @@ struct StepTexts {
   std::size_t place = 0;  ///< where AttentionParams begin in the parameters; bytes
   std::span<const CaptureSpec> captures = {};
   bool have_mask = false;
-  bool have_gradients = false;  ///< whether the kernel adds to gradients of captures
+  bool have_gradients = false;                   ///< whether the kernel adds to gradients of captures
   KeyMapLayout map = {};                         ///< if the kernel makes or reads a map
   WorkspacePart map_part = {};                   ///< of the plan's scratch; without `param`
   std::shared_ptr<std::byte> constant_map = {};  ///< in place of `map_part`, if it is the same in every call
