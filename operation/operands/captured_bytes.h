@@ -5,7 +5,10 @@
 #include <fa2/score_text.h>
 #include <operation/operands/overlap.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 
 namespace fa2 {
 
@@ -26,12 +29,13 @@ inline ByteRange captured_bytes(const CaptureSpec& spec, const ScoreCapture& cap
   return range;
 }
 
-/// Returns the bytes of a capture's gradient: contiguous float32.
+/// Returns the bytes of a capture's gradient: contiguous float32. Sizes that the rules refuse count as the nearest that they allow.
 inline ByteRange gradient_bytes(const CaptureSpec& spec, const ScoreCapture& capture, const float* gradient) {
   ByteRange range;
   range.begin = static_cast<Int128>(reinterpret_cast<std::uintptr_t>(gradient));
   Int128 elements = 1;
-  for (int i = 0; i < spec.dimensions; ++i) elements *= capture.sizes[i];
+  for (int i = 0; i < spec.dimensions; ++i)
+    elements *= std::clamp<std::int64_t>(capture.sizes[i], 1, std::numeric_limits<std::int32_t>::max());
   range.end = range.begin + elements * Int128{sizeof(float)};
   return range;
 }

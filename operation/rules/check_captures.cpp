@@ -6,12 +6,14 @@
 #include <operation/rules/validate.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -98,61 +100,61 @@ void check_tensor(Violations& found, const std::string& name, const CaptureSpec&
 constexpr const char* kHaveGradients =
     "captures have gradients that are tensors of f16, bf16 or f32 and read by the bias or the mod";
 
-/// The gradient of a capture in one call.
-struct CaptureGradient {
-  std::string name;
-  const CaptureSpec& spec;
-  const ScoreCapture& capture;
-  ByteRange bytes;
-};
+/// The bytes of a call's gradients, one range per capture; empty where there is none.
+using GradientRanges = std::array<ByteRange, kMostCaptures>;
 
-void check_overlaps(Violations& found, const CaptureGradient& gradient, std::string_view other,
-                    const ByteRange& range) {
-  if (gradient.bytes.touches(range))
-    found.push_back({gradient.name, fmt::format("{:#x}", static_cast<std::uint64_t>(gradient.bytes.begin)),
-                     fmt::format("must not overlap {}", other)});
+std::string name_of_gradient(const CaptureSpec& spec) {
+  return "d_captures." + spec.name;
 }
 
-void check_overlaps(Violations& found, const std::vector<CaptureGradient>& gradients, OperandList operands,
+/// Checks that the gradient of `spec` does not touch other memory, whose name is `other` followed by `of`.
+void check_overlap(Violations& found, const CaptureSpec& spec, const ByteRange& gradient,
+                   std::string_view other, std::string_view of, const ByteRange& range) {
+  if (gradient.touches(range))
+    found.push_back({name_of_gradient(spec), fmt::format("{:#x}", static_cast<std::uint64_t>(gradient.begin)),
+                     fmt::format("must not overlap {}{}", other, of)});
+}
+
+void check_overlaps(Violations& found, const GradientRanges& gradients, OperandList operands,
                     const std::vector<CaptureSpec>& specs, const AttentionArgs& args) {
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
     for (const Operand& operand : operands)
       if (!operand.is_absent() && operand.data != nullptr)
-        check_overlaps(found, gradients[i], operand.name, range_of(operand));
+        check_overlap(found, specs[i], gradients[i], operand.name, "", range_of(operand));
     for (std::size_t j = 0; j < i; ++j)
-      check_overlaps(found, gradients[i], gradients[j].name, gradients[j].bytes);
+      check_overlap(found, specs[i], gradients[i], "d_captures.", specs[j].name, gradients[j]);
     for (std::size_t j = 0; j < specs.size(); ++j)
       if (args.captures[j].data != nullptr && specs[j].dimensions != CaptureSpec::kNumber)
-        check_overlaps(found, gradients[i], "captures." + specs[j].name,
-                       captured_bytes(specs[j], args.captures[j]));
+        check_overlap(found, specs[i], gradients[i], "captures.", specs[j].name,
+                      captured_bytes(specs[j], args.captures[j]));
   }
 }
 
 /// Returns the gradients that a call gives and that exist.
-std::vector<CaptureGradient> checked_gradients(Violations& found, const AttentionProblem& problem,
-                                               const std::vector<CaptureSpec>& specs,
-                                               const BackwardArgs& args) {
+GradientRanges checked_gradients(Violations& found, const AttentionProblem& problem,
+                                 const std::vector<CaptureSpec>& specs, const BackwardArgs& args) {
   const unsigned differentiable = differentiable_captures(problem.score_text);
-  std::vector<CaptureGradient> gradients;
+  GradientRanges ranges{};
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const float* const data = args.d_captures[i];
     if (data == nullptr) continue;
-    const std::string name = "d_captures." + specs[i].name;
-    const ScoreCapture& capture = args.forward.captures[i];
+    const auto refuse = [&](std::string value, std::string rule) {
+      found.push_back({name_of_gradient(specs[i]), std::move(value), std::move(rule)});
+    };
     const auto address = reinterpret_cast<std::uintptr_t>(data);
+    const ByteRange range = gradient_bytes(specs[i], args.forward.captures[i], data);
     if ((differentiable >> i & 1) == 0) {
-      found.push_back({name, "given", fmt::format("must be null: {}", kHaveGradients)});
+      refuse("given", fmt::format("must be null: {}", kHaveGradients));
     } else if (address % sizeof(float) != 0) {
-      found.push_back({name, fmt::format("{:#x}", address), "must be a multiple of 4 bytes, one float"});
+      refuse(fmt::format("{:#x}", address), "must be a multiple of 4 bytes, one float");
+    } else if (!range.in_address_space()) {
+      refuse(fmt::format("{:#x}", address),
+             "must leave room for the capture's sizes in the 64-bit address space");
     } else {
-      gradients.push_back({name, specs[i], capture, gradient_bytes(specs[i], capture, data)});
-      if (gradients.back().bytes.in_address_space()) continue;
-      found.push_back({name, fmt::format("{:#x}", address),
-                       "must leave room for the capture's sizes in the 64-bit address space"});
-      gradients.pop_back();
+      ranges[i] = range;
     }
   }
-  return gradients;
+  return ranges;
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 
 import fa2  # noqa: E402
 import score_reference  # noqa: E402
+from fa2._call import Options  # noqa: E402
+from fa2._scores import as_tensors, with_texts  # noqa: E402
 
 BATCH, HEADS, QUERIES, KEYS = 2, 4, 24, 40
 
@@ -97,6 +99,23 @@ def test_texts_under_compile() -> None:
     )
     for a, b in zip(found, expected):
         assert a.dtype == b.dtype and score_reference.error(a, b) < 1e-3
+
+
+def test_operators_satisfy_opcheck() -> None:
+    table, gain = parameter(HEADS, KEYS), parameter(KEYS).detach()
+    text = fa2.ScoreText("return table(at.head, at.key) * gain(at.key) * half();", {"table": table, "gain": gain, "half": 0.5})
+    q, k, v = qkv()
+    given = dict.fromkeys(Options._fields)
+    numbers: dict[str, Any] = {"mask": 0, "window_left": -1, "window_right": -1, "attention_chunk": 0, "missing_pages": False, "batch_invariant": False}
+    more: dict[str, Any] = {"lse_base": "natural", "sm_margin": 0, "softcap": 0.0, "dropout_p": 0.0, "dropout_seed": 0, "dropout_offset": 0}
+    options = with_texts(tuple(Options(**{**given, **numbers, **more})), q, None, None, text)
+    options = options._replace(captures=as_tensors(options.captures or ()))
+    torch.library.opcheck(torch.ops.fa2.forward, (q, k, v, *options, False))
+    with torch.no_grad():
+        out, lse = torch.ops.fa2.forward(q, k, v, *options, False)
+        inputs = (torch.ones_like(out), None, q.detach(), k.detach(), v.detach(), out, lse, True, False, True, False)
+        options = options._replace(captures=[x.detach() for x in options.captures or ()])
+    torch.library.opcheck(torch.ops.fa2.backward, (*inputs, [True, False, False], *options, False))
 
 
 def test_no_queries_and_no_keys() -> None:

@@ -130,8 +130,8 @@ def test_opcheck() -> None:
     with torch.no_grad():
         out, lse = torch.ops.fa2.forward(*arguments)
         inputs = (torch.ones_like(out), None, q.detach(), k.detach(), v.detach(), out, lse)
-    torch.library.opcheck(torch.ops.fa2.backward, (*inputs, True, True, True, True, *options))
-    torch.library.opcheck(torch.ops.fa2.backward, (*inputs, False, True, False, False, *options))
+    torch.library.opcheck(torch.ops.fa2.backward, (*inputs, True, True, True, True, [], *options))
+    torch.library.opcheck(torch.ops.fa2.backward, (*inputs, False, True, False, False, [], *options))
 
 
 def test_compiles_as_one_graph() -> None:

@@ -1,25 +1,19 @@
 // Gradients of tensors that texts of scores capture, against sums of hand-written derivatives in float64.
-#include <core/float_bits.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
-#include <reference/gradients.h>
 #include <runtime/device.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "../support/captures.h"
-#include "../support/gpu_backward.h"
+#include "../support/capture_gradients.h"
 #include "../support/varlen.h"
 
 using namespace fa2;
@@ -27,40 +21,7 @@ using namespace fa2::test;
 
 namespace {
 
-using At = reference::ScorePosition;
-
 constexpr std::int64_t kBatch = 2, kHeads = 4, kLongest = 90;
-
-/// Takes what one read of a capture contributes: the capture, its element in row-major order, and the derivative of the score.
-using Take = std::function<void(std::size_t capture, std::int64_t element, double slope)>;
-
-struct Tensor {
-  CaptureType type;
-  std::vector<std::int64_t> sizes;
-  std::function<double(std::int64_t)> value;  ///< of an element
-  bool is_wanted = true;
-
-  std::int64_t count() const {
-    std::int64_t product = 1;
-    for (const std::int64_t size : sizes) product *= size;
-    return product;
-  }
-  /// Returns an element as its type has it.
-  double at(std::int64_t i) const {
-    const auto wide = static_cast<float>(value(i));
-    if (type == CaptureType::f16) return double{from_bits(to_bits(wide, DType::f16), DType::f16)};
-    if (type == CaptureType::bf16) return double{from_bits(to_bits(wide, DType::bf16), DType::bf16)};
-    return double{wide};
-  }
-};
-
-struct Case {
-  const char* name;
-  ScoreText bias = {}, mod = {}, mask = {};
-  std::vector<Tensor> tensors;  ///< whose names are a, b, c ...
-  reference::ScoreFunctions functions;
-  std::function<void(double score, const At&, const Take&)> derivatives;
-};
 
 double wave(std::int64_t i) {
   return 0.04 * static_cast<double>(i * 29 % 47) - 0.9;
@@ -76,8 +37,8 @@ double distance(const At& at) {
   return static_cast<double>(std::abs(at.query - at.key));
 }
 
-Case slopes() {
-  const Tensor a{CaptureType::f32, {kHeads}, gain_of};
+CaptureCase slopes() {
+  const CapturedTensor a{CaptureType::f32, {kHeads}, gain_of};
   return {
       .name = "a slope per head",
       .bias = "const float slope = a(at.head); return -slope * (0.02f * abs(at.query - at.key));",
@@ -86,11 +47,11 @@ Case slopes() {
       .derivatives = [](double, const At& at, const Take& take) { take(0, at.head, -0.02 * distance(at)); }};
 }
 
-Case relative() {
+CaptureCase relative() {
   const auto element = [](const At& at) {
     return at.head * 61 + 30 + std::clamp<std::int64_t>(at.key - at.query, -30, 30);
   };
-  const Tensor a{CaptureType::bf16, {kHeads, 61}, wave}, b{CaptureType::f16, {3}, gain_of, false};
+  const CapturedTensor a{CaptureType::bf16, {kHeads, 61}, wave}, b{CaptureType::f16, {3}, gain_of, false};
   return {
       .name = "a table of relative positions, times a tensor without a gradient",
       .bias = "return a(at.head, 30 + max(min(at.key - at.query, 30), -30)) * b(at.key % 3);",
@@ -99,10 +60,10 @@ Case relative() {
       .derivatives = [=](double, const At& at, const Take& take) { take(0, element(at), b.at(at.key % 3)); }};
 }
 
-Case biases() {
+CaptureCase biases() {
   const auto one = [](const At& at) { return (at.head * kLongest + at.query) * kLongest + at.key; };
   const auto all = [=](const At& at) { return at.batch * kHeads * kLongest * kLongest + one(at); };
-  const Tensor a{CaptureType::f32, {1, kHeads, kLongest, kLongest}, wave},
+  const CapturedTensor a{CaptureType::f32, {1, kHeads, kLongest, kLongest}, wave},
       b{CaptureType::f16, {kBatch, kHeads, kLongest, kLongest}, wave};
   return {
       .name = "biases for all sequences and for each",
@@ -115,8 +76,8 @@ Case biases() {
       }};
 }
 
-Case cap() {
-  const Tensor a{CaptureType::f32, {}, cap_of};
+CaptureCase cap() {
+  const CapturedTensor a{CaptureType::f32, {}, cap_of};
   const auto tanh_of = [a](double s) { return std::tanh(s / a.at(0)); };
   return {.name = "a cap without dimensions",
           .mod = "const auto cap = a(); return cap * tanh(score / cap);",
@@ -129,8 +90,8 @@ Case cap() {
           }};
 }
 
-Case several_reads() {
-  const Tensor a{CaptureType::f32, {7}, gain_of}, b{CaptureType::bf16, {kLongest}, gain_of};
+CaptureCase several_reads() {
+  const CapturedTensor a{CaptureType::f32, {7}, gain_of}, b{CaptureType::bf16, {kLongest}, gain_of};
   return {
       .name = "one capture read by several places, in a loop and under conditions",
       .bias = "float sum = 0; for (int i = 0; i < 3; ++i) sum += 0.25f * a((at.key + i) % 7); return sum;",
@@ -163,167 +124,15 @@ Case several_reads() {
       }};
 }
 
-std::vector<Case> cases() {
+std::vector<CaptureCase> cases() {
   return {slopes(), relative(), biases(), cap(), several_reads()};
 }
 
-constexpr std::uint32_t kFloatPattern = 0xa5a5a5a5, kFloatNaN = 0xffffffff;
-constexpr std::size_t kGuardFloats = 16;
-
-/// The captures of a case, and memory for their gradients between guards.
-class CapturesWithGradients {
- public:
-  explicit CapturesWithGradients(const std::vector<Tensor>& tensors) : tensors_(tensors) {
-    for (const Tensor& tensor : tensors) {
-      add(tensor);
-      DeviceBuffer& buffer = gradients_.emplace_back(4 * (count_of(tensor) + 2 * kGuardFloats));
-      std::vector<std::uint32_t> image(buffer.size() / 4, kFloatPattern);
-      if (tensor.is_wanted) std::fill(image.begin() + kGuardFloats, image.end() - kGuardFloats, kFloatNaN);
-      buffer.upload(image.data(), buffer.size());
-      pointers_.push_back(tensor.is_wanted ? static_cast<float*>(buffer.data()) + kGuardFloats : nullptr);
-    }
-  }
-
-  void give_to(AttentionArgs& args) const { captures_.give_to(args); }
-  float* const* pointers() const { return pointers_.data(); }
-
-  /// Returns a gradient. CHECKs that nothing around it was written, and nothing at all of one that is not wanted.
-  std::vector<float> gradient(std::size_t i) const {
-    const std::vector<std::uint32_t> bits = downloaded<std::uint32_t>(gradients_[i]);
-    const auto guarded = [&](auto begin, auto end) {
-      return std::all_of(begin, end, [](std::uint32_t word) { return word == kFloatPattern; });
-    };
-    const std::size_t begin = tensors_[i].is_wanted ? kGuardFloats : bits.size() / 2,
-                      end = tensors_[i].is_wanted ? bits.size() - kGuardFloats : bits.size() / 2;
-    CHECK(guarded(bits.begin(), bits.begin() + static_cast<std::ptrdiff_t>(begin)));
-    CHECK(guarded(bits.begin() + static_cast<std::ptrdiff_t>(end), bits.end()));
-    const std::vector<float> floats = downloaded<float>(gradients_[i]);
-    return {floats.begin() + static_cast<std::ptrdiff_t>(begin),
-            floats.begin() + static_cast<std::ptrdiff_t>(end)};
-  }
-
- private:
-  static std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()); }
-
-  void add(const Tensor& tensor) {
-    if (tensor.type == CaptureType::f32) return captures_.add(values_of<float>(tensor), tensor.sizes);
-    captures_.add(values_of<std::uint16_t>(tensor), tensor.sizes);
-  }
-
-  template <class Value>
-  static std::vector<Value> values_of(const Tensor& tensor) {
-    std::vector<Value> values;
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      const auto wide = static_cast<float>(tensor.at(i));
-      if constexpr (std::is_same_v<Value, float>)
-        values.push_back(wide);
-      else
-        values.push_back(to_bits(wide, tensor.type == CaptureType::f16 ? DType::f16 : DType::bf16));
-    }
-    return values;
-  }
-
-  const std::vector<Tensor>& tensors_;
-  Captures captures_;
-  std::vector<DeviceBuffer> gradients_;
-  std::vector<float*> pointers_;
-};
-
-/// What each row of queries contributes to an element of a gradient: by element, and by row.
-using Parts = std::map<std::int64_t, std::map<std::int64_t, double>>;
-
-/// Returns the gradients of a case's captures, by the reference or by its baseline.
-template <class Gradients>
-std::vector<Parts> parts_of(const Case& of, GuardedBackward& call, const Gradients& gradients) {
-  std::vector<Parts> parts(of.tensors.size());
-  std::mutex mutex;
-  call.forward.functions.take_gradient = [&](double score, const At& at, double gradient) {
-    const std::lock_guard lock(mutex);
-    const std::int64_t row = (at.batch * kHeads + at.head) * 100000 + at.query;
-    of.derivatives(score, at, [&](std::size_t capture, std::int64_t element, double slope) {
-      parts[capture][element][row] += gradient * slope;
-    });
-  };
-  const std::vector<double> d_lse(call.d_lse.begin(), call.d_lse.end());
-  const GuardedCall& in = call.forward;
-  gradients(in.problem, in.q, in.k, in.v, call.d_out, call.d_lse.empty() ? nullptr : &d_lse, in.rule());
-  call.forward.functions.take_gradient = {};
-  return parts;
-}
-
-double sum_of(const std::map<std::int64_t, double>& rows) {
-  double sum = 0;
-  for (const auto& [row, part] : rows) sum += part;
-  return sum;
-}
-
-/// Returns the error of the baseline in an element, and the standard deviation of that error: O is rounded, so that each row has an
-/// error, which no backward can avoid.
-std::pair<double, double> errors_of(const Parts& ref, const Parts& baseline, std::int64_t element) {
-  if (!ref.contains(element)) return {0, 0};
-  double error = 0, squares = 0;
-  for (const auto& [row, part] : ref.at(element)) {
-    const auto& rows = baseline.at(element);
-    const double off = (rows.contains(row) ? rows.at(row) : 0) - part;
-    error += off;
-    squares += off * off;
-  }
-  return {std::abs(error), std::sqrt(squares)};
-}
-
-/// CHECKs one gradient, by the contract of other gradients, or where its elements sum over many rows by five standard deviations.
-void expect_gradient(const std::vector<float>& made, const Parts& ref, const Parts& baseline) {
-  double largest = 0, worst = 0;
-  for (const auto& [element, rows] : ref) {
-    largest = std::max(largest, std::abs(sum_of(rows)));
-    worst = std::max(worst, errors_of(ref, baseline, element).first);
-  }
-  CHECK(largest > 0.01);
-  for (std::size_t e = 0; e < made.size(); ++e) {
-    const auto element = static_cast<std::int64_t>(e);
-    const double expected = ref.contains(element) ? sum_of(ref.at(element)) : 0;
-    const double error = std::abs(double{made[e]} - expected);
-    const double limit =
-        std::max(3 * worst, 5 * errors_of(ref, baseline, element).second) + 1e-5 * (1 + largest);
-    if (error <= limit) continue;
-    FAIL_CHECK("element ", e, " is ", made[e], " instead of ", expected, ", limit ", limit, ", largest ",
-               largest);
-    return;
-  }
-}
-
-/// CHECKs all gradients of one call that `run` makes.
-template <class Run>
-void expect_gradients_of(const Run& run, const Case& of, GuardedBackward& call) {
-  CapturesWithGradients captures(of.tensors);
-  call.forward.functions = of.functions;
-  captures.give_to(call.forward.args);
-  call.upload();
-  BackwardArgs args = call.args();
-  args.d_captures = captures.pointers();
-  run(args);
-  const std::string name = of.name;
-  INFO(name);
-  CHECK(call.complaints() == "");
-  const std::vector<Parts> ref = parts_of(of, call, reference::gradients_f64),
-                           baseline = parts_of(of, call, reference::gradients_baseline);
-  for (std::size_t i = 0; i < of.tensors.size(); ++i) {
-    const std::vector<float> made = captures.gradient(i);
-    CHECK(made.empty() == !of.tensors[i].is_wanted);
-    if (of.tensors[i].is_wanted) expect_gradient(made, ref[i], baseline[i]);
-  }
-}
-
-void expect_gradients(Context& context, const Case& of, GuardedBackward& call) {
-  const auto run = [&](const BackwardArgs& args) { context.attention_backward(call.forward.problem, args); };
-  expect_gradients_of(run, of, call);
-}
-
-AttentionProblem problem_of(const Case& of, DType dtype, MaskKind mask) {
+AttentionProblem problem_of(const CaptureCase& of, DType dtype, MaskKind mask) {
   AttentionProblem p = grouped_problem(dtype, mask, 64, 83, kLongest);
   ScoreTexts texts{.bias = of.bias, .mod = of.mod, .mask = of.mask};
   const char* const names[] = {"a", "b"};
-  for (const Tensor& tensor : of.tensors)
+  for (const CapturedTensor& tensor : of.tensors)
     texts.captures.push_back(
         {names[texts.captures.size()], tensor.type, static_cast<int>(tensor.sizes.size())});
   p.score_text = make_score_text(texts);
@@ -341,7 +150,7 @@ TEST_CASE("capture gradients: those of every kind of function") {
   if (cannot_run()) return;
   Gpu gpu;
   std::size_t i = 0;
-  for (const Case& of : cases()) {
+  for (const CaptureCase& of : cases()) {
     const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
     const MaskKind mask = i++ % 3 == 0 ? MaskKind::causal_bottom_right : MaskKind::none;
     GuardedBackward call(problem_of(of, dtype, mask));
@@ -353,7 +162,7 @@ TEST_CASE("capture gradients: those of every kind of function") {
 TEST_CASE("capture gradients: beside softcap, ALiBi, sinks, windows and dropout") {
   if (cannot_run()) return;
   Gpu gpu;
-  for (const Case& of : {slopes(), cap()}) {
+  for (const CaptureCase& of : {slopes(), cap()}) {
     AttentionProblem p = problem_of(of, DType::f16, MaskKind::causal_bottom_right);
     p.softcap = p.alibi = p.sinks = p.dropout = true;
     p.window_left = 40;
@@ -368,7 +177,7 @@ TEST_CASE("capture gradients: beside softcap, ALiBi, sinks, windows and dropout"
 TEST_CASE("capture gradients: a plan of them alone needs delta and one kernel") {
   if (cannot_run()) return;
   Gpu gpu;
-  const Case of = several_reads();
+  const CaptureCase of = several_reads();
   GuardedBackward call(problem_of(of, DType::f16, MaskKind::none));
   call.wanted = {.dq = false, .dk = false, .dv = false};
   const BackwardPlan plan = gpu.context.backward_plan(
@@ -387,7 +196,7 @@ TEST_CASE("capture gradients: a plan of them alone needs delta and one kernel") 
 TEST_CASE("capture gradients: of sequences with their own lengths") {
   if (cannot_run()) return;
   Gpu gpu;
-  for (const Case& of : {slopes(), relative()}) {
+  for (const CaptureCase& of : {slopes(), relative()}) {
     AttentionProblem p = problem_of(of, DType::bf16, MaskKind::causal_bottom_right);
     AttentionProblem plain{
         .dtype = p.dtype, .head_dim = 64, .mask = p.mask, .heads_q = kHeads, .heads_kv = 2};
@@ -402,7 +211,7 @@ TEST_CASE("capture gradients: of sequences with their own lengths") {
 TEST_CASE("capture gradients: without keys or queries they are 0") {
   if (cannot_run()) return;
   Gpu gpu;
-  const Case of = slopes();
+  const CaptureCase of = slopes();
   for (const auto& [queries, keys] : {std::pair{0, 5}, {5, 0}}) {
     AttentionProblem p = problem_of(of, DType::f16, MaskKind::none);
     p.seqlen_q = queries, p.seqlen_k = keys;
@@ -419,7 +228,7 @@ TEST_CASE("capture gradients: without keys or queries they are 0") {
 TEST_CASE("capture gradients: NaN of dO reaches the gradients that its query contributes to, and no others") {
   if (cannot_run()) return;
   Gpu gpu;
-  const Case of = slopes();
+  const CaptureCase of = slopes();
   GuardedBackward call(problem_of(of, DType::f16, MaskKind::none));
   for (std::int64_t d = 0; d < 64; ++d) call.d_out.at(1, 2, 17, d) = std::nanf("");
   CapturesWithGradients captures(of.tensors);
