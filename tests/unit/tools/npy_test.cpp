@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace {
@@ -219,20 +218,24 @@ TEST_CASE("npy: arrays that texts capture, of every type and rank") {
                   data));
     return read_captured(dir / "x.npy");
   };
-  for (const auto& [descr, type, bytes] :
-       {std::tuple{"<f2", fa2::CaptureType::f16, 2}, std::tuple{"<f4", fa2::CaptureType::f32, 4},
-        std::tuple{"<i4", fa2::CaptureType::i32, 4}, std::tuple{"<i8", fa2::CaptureType::i64, 8},
-        std::tuple{"|u1", fa2::CaptureType::u8, 1}, std::tuple{"|b1", fa2::CaptureType::boolean, 1}}) {
-    CAPTURE(descr);
+  struct Row {
+    std::string descr;
+    fa2::CaptureType type;
+    int bytes;
+  };
+  for (const Row& row : {Row{"<f2", fa2::CaptureType::f16, 2}, Row{"<f4", fa2::CaptureType::f32, 4},
+                         Row{"<i4", fa2::CaptureType::i32, 4}, Row{"<i8", fa2::CaptureType::i64, 8},
+                         Row{"|u1", fa2::CaptureType::u8, 1}, Row{"|b1", fa2::CaptureType::boolean, 1}}) {
+    CAPTURE(row.descr);
     std::string data;
-    for (int i = 0; i < 6 * bytes; ++i) data += static_cast<char>(i);
-    const CapturedArray array = read(descr, "(2, 3)", data);
-    CHECK(array.type == type);
+    for (int i = 0; i < 6 * row.bytes; ++i) data += static_cast<char>(i);
+    const CapturedArray array = read(row.descr, "(2, 3)", data);
+    CHECK(array.type == row.type);
     CHECK(array.shape == std::vector<std::int64_t>{2, 3});
     REQUIRE(array.elements.size() == data.size());
     CHECK(std::memcmp(array.elements.data(), data.data(), data.size()) == 0);
-    CHECK_THROWS_WITH_AS(read(descr, "(2, 3)", data.substr(1)), doctest::Contains("x.npy: truncated: shape"),
-                         fa2::Error);
+    CHECK_THROWS_WITH_AS(read(row.descr, "(2, 3)", data.substr(1)),
+                         doctest::Contains("x.npy: truncated: shape"), fa2::Error);
   }
   CHECK(read("<f4", "()", "abcd").shape.empty());
   CHECK_THROWS_WITH_AS(read("<f8", "()", "abcdefgh"),
