@@ -53,7 +53,8 @@ SmallKernel capping_kernel() {
   return {.body = R"(
   for (int i = warp_index(); i < p.call_count * p.score_count; i += 4) {
     const float score = p.scores[i % p.score_count];
-    const ScoreMod<Params::Config> mod{p.calls[i / p.score_count], {}, {}, {p.calls[i / p.score_count], {}, {}, 0.0f}};
+    const ScoreMod<Params::Config> mod{p.calls[i / p.score_count], {}, {}, {p.calls[i / p.score_count], {}, {}, 0.0f}, {},
+                                          {p.calls[i / p.score_count]}};
     AccumulatorTile<1, 1> alone, gradients, beside;
     for (int n = 0; n < 4; ++n) {
       alone.value[0][0][n] = beside.value[0][0][n] = score;
