@@ -89,7 +89,8 @@ inline bool flag_of(std::int32_t value, const std::string& field, Found& found) 
 template <class Value>
 Value field_at(const void* from, std::uint16_t offset) {
   Value value;
-  std::memcpy(&value, static_cast<const char*>(from) + offset, sizeof value);
+  std::memcpy(&value, static_cast<const char*>(from) + offset,
+              sizeof value);  // NOLINT: a pointer is copied as such
   return value;
 }
 
