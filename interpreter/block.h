@@ -117,6 +117,7 @@ class Block final : public Machine {
   void wait_for_launches_before() override { current().has_waited = true; }
   unsigned atomic_add(unsigned* address, unsigned value, Site site) override;
   unsigned atomic_inc(unsigned* address, unsigned limit, Site site) override;
+  long long atomic_add(long long* address, long long value, Site site) override;
   float atomic_add(float* address, float value, Site site) override;
   float atomic_max(float* address, float value, Site site) override;
   void atomic_add_v4(float* address, const float* values, Site site) override;

@@ -170,6 +170,11 @@ unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
   return old;
 }
 
+long long Block::atomic_add(long long* address, long long value, Site site) {
+  require_global(Access::read_write, address, 8, site);
+  return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
+}
+
 float Block::atomic_add(float* address, float value, Site site) {
   require_global(Access::read_write, address, 4, site);
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);

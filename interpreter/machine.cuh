@@ -129,6 +129,7 @@ class Machine {
   /// Atomic operations on global memory. They return the old value.
   virtual unsigned atomic_add(unsigned* address, unsigned value, Site site) = 0;
   virtual unsigned atomic_inc(unsigned* address, unsigned limit, Site site) = 0;
+  virtual long long atomic_add(long long* address, long long value, Site site) = 0;
   virtual float atomic_add(float* address, float value, Site site) = 0;
   virtual float atomic_max(float* address, float value, Site site) = 0;
   virtual void atomic_add_v4(float* address, const float* values, Site site) = 0;

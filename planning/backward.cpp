@@ -1,6 +1,7 @@
 // Chooses up to six kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
+#include <planning/capture_sums.h>
 #include <planning/key_map.h>
 #include <planning/step_request.h>
 #include <planning/text_params.h>
@@ -13,6 +14,10 @@
 
 namespace fa2 {
 namespace {
+
+constexpr const char* kBitwiseCaptures =
+    "gradients of captures are summed in fixed point, which takes three launches and 8 bytes of the stream's "
+    "memory per element";
 
 bool needs_delta(const Gradients& gradients) {
   return gradients.dq || gradients.dk || gradients.d_sinks || gradients.d_captures;
@@ -127,6 +132,8 @@ std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradie
 
 std::vector<LoadedKernel> backward_kernels(const Planner& planner, const Gradients& gradients,
                                            std::string& notes) {
+  if (gradients.d_captures && gradients.determinism == Determinism::bitwise)
+    notes = joined_notes(notes, kBitwiseCaptures);
   if (!may_be_separate(planner, gradients)) return kernels_of(planner, gradients, BackwardKernels::fused);
   std::exception_ptr failure;
   std::string note = "separate dQ and dK/dV kernels run instead of the fused one: ";
@@ -165,7 +172,13 @@ Plan plan_backward(const Planner& planner, const Gradients& gradients, std::stri
       add_key_map(plan, plan.problem, steps.back(), std::move(kernels.front().kernel),
                   scratch.bytes(plan.problem));
   }
-  for (Step& step : steps) plan.add(std::move(step));
+  for (Step& step : steps) {
+    if (pass_of(step.config) != KernelPass::d_captures || gradients.determinism == Determinism::fastest) {
+      plan.add(std::move(step));
+      continue;
+    }
+    for (Step& part : bitwise_capture_steps(step)) plan.add(std::move(part));
+  }
   return plan;
 }
 

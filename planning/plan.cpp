@@ -1,5 +1,5 @@
 // Divides the workspace among the steps, and launches them.
-#include <operation/operands/captured_bytes.h>
+#include <planning/capture_sums.h>
 #include <planning/held_maps.h>
 #include <planning/plan.h>
 #include <planning/widened_keys.h>
@@ -7,7 +7,6 @@
 #include <runtime/written_bytes.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -36,24 +35,6 @@ void start_max_logits(const Plan& plan, const Call& call, Stream stream) {
   std::fill_n(data, count, kNone);
 }
 
-/// Sets the gradients of captures, to which kernels add, to 0.
-void start_capture_gradients(const Plan& plan, const Call& call, Stream stream) {
-  if (!plan.gradients.d_captures || plan.problem.batch == 0) return;
-  const BackwardArgs& args = call.args.as<BackwardArgs>();
-  const std::vector<CaptureSpec>& specs = score_texts(plan.problem.score_text).captures;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    float* const data = args.d_captures[i];
-    if (data == nullptr) continue;
-    const ByteRange range = gradient_bytes(specs[i], args.forward.captures[i], data);
-    const auto bytes = static_cast<std::size_t>(range.end - range.begin);
-    if (plan.device != kInterpreterDevice) {
-      fill_zeros(data, bytes, stream);
-    } else {
-      std::memset(data, 0, bytes);
-    }
-  }
-}
-
 }  // namespace
 
 void Plan::add(Step step) {
@@ -78,7 +59,7 @@ void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* wo
     call.scratch = static_cast<std::byte*>(borrowed->data());
   }
   start_max_logits(plan, call, stream);
-  start_capture_gradients(plan, call, stream);
+  const std::optional<StreamMemory> capture_sums = start_capture_gradients(plan, call, stream);
   if (plan.widened) return launch_widened(plan, call, stream);
   for (const Step& step : plan.steps)
     if (!is_held(step, call)) launch(step, call, stream);

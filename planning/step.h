@@ -30,6 +30,7 @@ struct Call {
   OperandList operands;  ///< the tensors of `args`
   std::byte* counters = nullptr;  ///< start of the workspace; null: each launch takes the Context's counters
   std::byte* scratch = nullptr;   ///< memory that the plan's steps share; null if no step needs it
+  std::span<std::byte> capture_sums = {};  ///< of captures' gradients in fixed point; empty if there are none
   WrittenBytes* written =
       nullptr;  ///< bytes that earlier steps of this run wrote; null for a step on its own
 };

@@ -117,6 +117,9 @@ void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const C
     if (gradients != nullptr && gradients[i] != nullptr)
       add(spec.name, gradient_bytes(spec, capture, gradients[i]), Access::read_write);
   }
+  if (texts.have_gradients && !call.capture_sums.empty())
+    ranges.push_back(
+        {"sums of d_captures", call.capture_sums.data(), call.capture_sums.size(), Access::read_write, true});
   if (std::byte* const map = map_bits_of(step, call)) {
     const bool makes_map = step.config.kernel == KernelId::key_map;
     ranges.push_back({"key map", map, texts.map.bytes(), makes_map ? Access::write : Access::read,

@@ -180,6 +180,7 @@ constexpr KernelKind kernels::backward_dq_sm80 = of_products<KernelId::backward_
 constexpr KernelKind kernels::backward_captures = [] {
   KernelKind kind = of_products<KernelId::backward_captures>(
       KernelPass::d_captures, "attention/backward/sm80/captures.cu", "fa2_backward_captures");
+  kind.make_step = backward_captures_step;
   kind.supports = [](const AttentionTraits& traits, BrokenRules& rules) {
     rules.expect(traits.score_text != 0 && differentiable_captures(traits.score_text) != 0,
                  "score_text captures no tensor that has a gradient");

@@ -42,8 +42,9 @@ struct BackwardArgs {
   float* d_sinks = nullptr;
   /// Gradients of captures, summed over all scores that read them: one pointer for each of forward.captures, to contiguous float32 of
   /// its sizes; null where none is wanted. Only tensors of a floating type that the bias or the mod reads have one. The call sets
-  /// them to 0 first, unless batch is 0; the order of the sums, and so their last bits, differ between runs. Null if the plan
-  /// computes none. Read during the call.
+  /// them to 0 first, unless batch is 0. Sums are float32 in any order, whose last bits differ between runs; bitwise ones are in fixed
+  /// point, with a unit of 2^-24 of the greatest part or less, and take 8 bytes of the stream's memory per element. An infinite part
+  /// makes them NaN. Null if the plan computes none. Read during the call.
   float* const* d_captures = nullptr;
 
   /// Applies to attention_backward(). Plans have their own and ignore it.
@@ -103,7 +104,7 @@ struct Gradients {
   bool dk = true;
   bool dv = true;
   bool d_sinks = false;  ///< needs a problem with sinks
-  /// Of tensors that texts of scores capture; BackwardArgs::d_captures says which. Needs Determinism::fastest.
+  /// Of tensors that texts of scores capture; BackwardArgs::d_captures says which.
   bool d_captures = false;
   Determinism determinism = Determinism::fastest;
 

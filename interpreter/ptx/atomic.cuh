@@ -13,6 +13,10 @@ FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit, Site site = {}) {
   return machine->atomic_inc(address, limit, site);
 }
 
+FA2_DEVICE void red_add_global_i64(i64* address, i64 value, Site site = {}) {
+  machine->atomic_add(address, value, site);
+}
+
 FA2_DEVICE void red_add_global_f32(float* address, float value, Site site = {}) {
   machine->atomic_add(address, value, site);
 }

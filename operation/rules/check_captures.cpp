@@ -164,10 +164,6 @@ void check_capture_gradients(Violations& found, const AttentionProblem& problem,
   if (problem.score_text == 0 || differentiable_captures(problem.score_text) == 0)
     found.push_back({"d_captures", "true",
                      fmt::format("must be false, or score_text have such a capture: {}", kHaveGradients)});
-  if (gradients.determinism == Determinism::bitwise || problem.batch_invariant)
-    found.push_back({"d_captures", "true",
-                     fmt::format("must be false with {}: gradients of captures are summed in any order",
-                                 problem.batch_invariant ? "batch_invariant" : "Determinism::bitwise")});
 }
 
 void check_captures(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,

@@ -11,7 +11,7 @@ namespace fa2 {
 void check_captures(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,
                     OperandList operands);
 
-/// Checks that gradients of captures exist, and may be summed in any order, if they are wanted at all.
+/// Checks that gradients of captures exist, if they are wanted at all.
 void check_capture_gradients(Violations& found, const AttentionProblem& problem, const Gradients& gradients);
 
 /// Checks the captures of a backward's call, and their gradients.

@@ -182,23 +182,16 @@ def _bound(name: str, value: Any, q: Any) -> tuple[tuple[str, int, int], Any]:
     return (name, _DTYPES[dtype], value.ndim), value
 
 
-def require_gradients(options: Any, deterministic: bool) -> None:
-    """Raises if a capture requires gradients that kernels do not compute. `options`: a tuple like Options."""
+def require_gradients(options: Any) -> None:
+    """Raises if a capture of a mask alone requires gradients: it has none. `options`: a tuple like Options."""
     given = Options(*options)
     if given.score_text is None:
         return
     specs, in_scores = _hooks.capture_specs.get(given.score_text, ()), _words_of_scores.get(given.score_text, ())
     for (name, *_), x in zip(specs, given.captures or ()):
-        if not getattr(x, "requires_grad", False):
-            continue
-        why = None
-        if deterministic or given.batch_invariant:
-            why = "with deterministic gradients: sums of captures' gradients differ in their last bits"
-        elif name not in in_scores:
-            why = "of a mask's capture, which has no gradient"
-        if why is not None:
-            shape = tuple(x.shape)
-            raise _core.InvalidRequest(f"captures.{name}.requires_grad = True, with shape {shape}, must be False {why}: pass its detach()")
+        if getattr(x, "requires_grad", False) and name not in in_scores:
+            why = "of a mask's capture, which has no gradient: pass its detach()"
+            raise _core.InvalidRequest(f"captures.{name}.requires_grad = True, with shape {tuple(x.shape)}, must be False {why}")
 
 
 def as_tensors(captures: Iterable[Any]) -> list[Any]:

@@ -115,7 +115,7 @@ def attend(
     differentiates = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in differentiable])
     if differentiates:
         require_gradients(q, k, v, options)
-        _scores.require_gradients(options, wants_bits(deterministic))
+        _scores.require_gradients(options)
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"

@@ -96,7 +96,7 @@ def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.deterministic = rest.pop()
     options = Options(*rest)
     captures = options.captures or ()
-    _scores.require_gradients(options, ctx.deterministic)
+    _scores.require_gradients(options)
     ctx.numbers, ctx.score_text = options[:FIRST_TENSOR], options.score_text
     ctx.save_for_backward(q, k, v, *output, *options[FIRST_TENSOR:SCORE_TEXT], *captures)
     ctx.set_materialize_grads(False)

@@ -26,6 +26,10 @@ FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit) {
   return old;
 }
 
+FA2_DEVICE void red_add_global_i64(i64* address, i64 value) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
 FA2_DEVICE void red_add_global_f32(float* address, float value) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }

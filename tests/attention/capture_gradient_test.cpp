@@ -124,6 +124,16 @@ CaptureCase several_reads() {
       }};
 }
 
+CaptureCase large_and_small() {
+  const CapturedTensor a{CaptureType::f32, {2}, gain_of};
+  const auto factor = [](const At& at) { return at.key % 2 == 0 ? 1e-12 : 1; };
+  return {.name = "elements with parts of unlike magnitudes",
+          .bias = "return at.key % 2 == 0 ? 1e-12f * a(0) : a(1);",
+          .tensors = {a},
+          .functions = {.mod = [=](double s, const At& at) { return s + factor(at) * a.at(at.key % 2); }},
+          .derivatives = [=](double, const At& at, const Take& take) { take(0, at.key % 2, factor(at)); }};
+}
+
 std::vector<CaptureCase> cases() {
   return {slopes(), relative(), biases(), cap(), several_reads()};
 }
@@ -139,10 +149,28 @@ AttentionProblem problem_of(const CaptureCase& of, DType dtype, MaskKind mask) {
   return p;
 }
 
+void exchange_halves(std::vector<float>& values) {
+  std::ranges::rotate(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+}
+
 struct Gpu {
   const ScopedContext current{device_under_test()};
   Context context{untuned()};
 };
+
+/// Returns the gradients that a call makes.
+std::vector<std::vector<float>> gradients_by(Context& context, const CaptureCase& of, GuardedBackward& call) {
+  const CapturesWithGradients captures(of.tensors);
+  call.forward.functions = of.functions;
+  captures.give_to(call.forward.args);
+  call.upload();
+  BackwardArgs args = call.args();
+  args.d_captures = captures.pointers();
+  context.attention_backward(call.forward.problem, args);
+  std::vector<std::vector<float>> gradients;
+  for (std::size_t i = 0; i < of.tensors.size(); ++i) gradients.push_back(captures.gradient(i));
+  return gradients;
+}
 
 }  // namespace
 
@@ -171,6 +199,43 @@ TEST_CASE("capture gradients: beside softcap, ALiBi, sinks, windows and dropout"
     call.forward.args.dropout.probability = 0.3f;
     call.wanted = {.dq = false, .dk = false, .dv = true};
     expect_gradients(gpu.context, of, call);
+  }
+}
+
+TEST_CASE("capture gradients: bitwise, the entries of a batch add up to the same bits in any order") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  for (const CaptureCase& of : {slopes(), relative(), cap(), several_reads()}) {
+    INFO(std::string(of.name));
+    GuardedBackward call(problem_of(of, DType::bf16, MaskKind::causal_bottom_right));
+    call.determinism = Determinism::bitwise;
+    call.give_d_lse();
+    expect_gradients(gpu.context, of, call);
+    std::vector<std::vector<float>> sums[2];
+    for (std::vector<std::vector<float>>& found : sums) {
+      found = gradients_by(gpu.context, of, call);
+      for (std::vector<float>* const values :
+           {&call.forward.q.values, &call.forward.k.values, &call.forward.v.values, &call.d_out.values})
+        exchange_halves(*values);
+      exchange_halves(call.d_lse);
+    }
+    CHECK(sums[0] == sums[1]);
+  }
+}
+
+TEST_CASE("capture gradients: bitwise, each element has a unit of its own") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  const CaptureCase of = large_and_small();
+  std::vector<float> sums[2];
+  GuardedBackward call(problem_of(of, DType::f16, MaskKind::none));
+  for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
+    call.determinism = determinism;
+    sums[determinism == Determinism::bitwise] = gradients_by(gpu.context, of, call).front();
+  }
+  for (std::size_t i = 0; i < sums[0].size(); ++i) {
+    CHECK(sums[0][i] != 0);
+    CHECK(double{sums[1][i]} == doctest::Approx(double{sums[0][i]}).epsilon(1e-4));
   }
 }
 
@@ -231,15 +296,11 @@ TEST_CASE("capture gradients: NaN of dO reaches the gradients that its query con
   const CaptureCase of = slopes();
   GuardedBackward call(problem_of(of, DType::f16, MaskKind::none));
   for (std::int64_t d = 0; d < 64; ++d) call.d_out.at(1, 2, 17, d) = std::nanf("");
-  CapturesWithGradients captures(of.tensors);
-  call.forward.functions = of.functions;
-  captures.give_to(call.forward.args);
-  call.upload();
-  BackwardArgs args = call.args();
-  args.d_captures = captures.pointers();
-  gpu.context.attention_backward(call.forward.problem, args);
-  const std::vector<float> made = captures.gradient(0);
-  for (std::size_t head = 0; head < kHeads; ++head) CHECK(std::isnan(made[head]) == (head == 2));
+  for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
+    call.determinism = determinism;
+    const std::vector<float> made = gradients_by(gpu.context, of, call).front();
+    for (std::size_t head = 0; head < kHeads; ++head) CHECK(std::isnan(made[head]) == (head == 2));
+  }
 }
 
 TEST_CASE("capture gradients: what does not fit is an error that lists all") {
@@ -295,9 +356,6 @@ TEST_CASE("capture gradients: what does not fit is an error that lists all") {
   CHECK(says(errors(), "must not overlap captures.a"));
   gradients = {floats, nullptr, nullptr, nullptr, floats + 50};
   CHECK(errors() == "");
-  args.determinism = Determinism::bitwise;
-  CHECK(says(errors(), "d_captures = true, must be false with Determinism::bitwise: "));
-  args.determinism = Determinism::fastest;
   p.score_text = make_score_text({.mask = "return at.key > 3;"});
   args.forward.captures = nullptr, args.forward.capture_count = 0;
   CHECK(says(errors(), "d_captures = true, must be false, or score_text have such a capture: "));

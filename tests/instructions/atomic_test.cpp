@@ -115,6 +115,21 @@ TEST_CASE("red.add sums float32 over all blocks") {
   for (const float sum : sums) CHECK(sum == 0.25f * kBlocks * (kBlocks - 1));
 }
 
+TEST_CASE("red.add sums 64-bit integers of either sign, beyond 32 bits") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    i64* const sums = reinterpret_cast<i64*>(p.sums);
+    if (thread_index() < 16) red_add_global_i64(sums + thread_index(), (static_cast<i64>(block_index()) << 34) - thread_index());
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), 0.0f);)");
+  std::vector<std::int64_t> sums(kThreads / 2);
+  memory.sums.download(sums.data(), memory.sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    CHECK(sums[i] ==
+          (std::int64_t{kBlocks * (kBlocks - 1) / 2} << 34) - kBlocks * static_cast<std::int64_t>(i));
+}
+
 TEST_CASE("red.max raises float32 of either sign, from -infinity on, and takes -0 for 0") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());

@@ -13,6 +13,17 @@ BUGS = {
         ("add", "captures: a sum goes on for another element", "if (ptx::vote_any(next != element)) flush();", "", "capture gradients"),
         ("flush", "captures: all lanes' sums for the leader's element", "is_other && sum != 0.0f", "false", "capture gradients"),
         ("flush", "captures: half of a warp's sum", "distance < 32;", "distance < 16;", "capture gradients"),
+        ("add", "captures: gradients share the sums of the first", "sums += element_count(capture);", "", "capture gradients: bitwise"),
+    ],
+    "capture_sum.cuh": [
+        ("FixedPointUnit", "captures: one unit for all elements", "if (exponent < kLeast) exponent = kLeast;", "exponent = 127;",
+         "capture gradients: bitwise"),
+        ("add", "captures: only parts above 0 count as large", "magnitude < ptx::infinity() ? magnitude", "part < ptx::infinity() ? part",
+         "capture gradients: bitwise"),
+        ("round", "captures: what is not finite is lost", "largest < ptx::infinity() ? sum", "true ? sum", "capture gradients: NaN"),
+        ("round_capture_sums", "captures: sums of the first for all gradients", "sums += elements;", "", "capture gradients: bitwise"),
+        ("element_count", "captures: a tensor without dimensions has no element", "capture.sizes[i] > 0 ? capture.sizes[i] : 1", "capture.sizes[i]",
+         "capture gradients: bitwise"),
     ],
     "queries.cuh": [
         ("load_row_statistics", "delta of the row 8 before", "ptx::ld_global_f32(delta + row)",

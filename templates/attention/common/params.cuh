@@ -211,6 +211,22 @@ struct BackwardParams {
   unsigned merge_blocks;  ///< blocks of dq_convert that merge kMergedRows keys each; 0 without parts
 };
 
+/// What a launch of the kernel of captures' gradients makes of them.
+enum class CaptureSums : int {
+  any_order,    ///< float32 sums
+  largest,      ///< the greatest magnitude of what is added to each, with which sums in fixed point begin
+  fixed_point,  ///< sums of integers, which have the same bits in any order
+  rounded,      ///< float32 of these
+};
+
+/// Parameters of the kernel of captures' gradients.
+struct CaptureGradientParams {
+  BackwardParams backward;
+  long long* sums;  ///< in fixed point, one per element: of each gradient that the call wants, in their order
+  CaptureSums kind;
+  unsigned blocks;  ///< of the launch
+};
+
 /// Parameters of the kernel that makes the map of a mask's text.
 struct KeyMapKernelParams {
   AttentionParams attention;

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
+#include "attention/backward/sm80/capture_sum.cuh"
 #include "attention/backward/sm80/followed_text.cuh"
 #include "attention/backward/sm80/layout.cuh"
-#include "ptx/atomic.cuh"
 #include "ptx/barrier.cuh"
 
 namespace fa2 {
 
-/// A lane's sum for one element of a gradient in global memory. All lanes of a warp call its functions together.
+/// A lane's sum for one element of a gradient. All lanes of a warp call its functions together.
 struct ElementSum {
-  float* gradient;
+  CaptureSum gradient;
   i64 element = 0;
   float sum = 0.0f;
 
@@ -32,11 +32,11 @@ struct ElementSum {
     const int low = ptx::shfl_idx(low_of(element), leader), high = ptx::shfl_idx(high_of(element), leader);
     const bool is_other = low != low_of(element) || high != high_of(element);
     if (ptx::vote_any(is_other && sum != 0.0f)) {
-      if (sum != 0.0f) ptx::red_add_global_f32(gradient + element, sum);
+      if (sum != 0.0f) gradient.add(element, sum);
     } else {
       FA2_UNROLL
       for (int distance = 1; distance < 32; distance *= 2) sum += ptx::shfl_bfly(sum, distance);
-      if (ptx::lane_index() == leader) ptx::red_add_global_f32(gradient + element, sum);
+      if (ptx::lane_index() == leader) gradient.add(element, sum);
     }
     sum = 0.0f;
   }
@@ -50,20 +50,23 @@ struct ElementSum {
 template <class Config>
 struct CaptureGradients {
   const ScoreMod<Config>& mod;
+  const CaptureGradientParams& params;
 
-  FA2_DEVICE explicit CaptureGradients(const ScoreMod<Config>& score_mod) : mod(score_mod) {}
+  FA2_DEVICE CaptureGradients(const ScoreMod<Config>& score_mod, const CaptureGradientParams& of_call)
+      : mod(score_mod), params(of_call) {}
 
   /// Adds a KV block. `scores`: Q K^T; `gradients`: dP.
   template <class Scores, class Of, class Keys>
   FA2_DEVICE void add(Scores& scores, Scores& gradients, const Of& of, const Keys&) const {
     of.to_gradients_of_modified(scores, gradients);
+    i64* sums = params.sums;
     for (int i = 0; i < score::FollowedText::capture_count; ++i) {
       const CaptureParams& capture = mod.text.captures.list[i];
-      const bool is_tensor = capture.data != nullptr;
-      if (!is_tensor || capture.number == 0) continue;
-      ElementSum sum{reinterpret_cast<float*>(capture.number)};
+      if (!wants_gradient(capture)) continue;
+      ElementSum sum{CaptureSum(capture, sums, params.kind)};
       add_capture(i, scores, gradients, of.first_row, of.n * Config::tile_n, sum);
       sum.flush();
+      sums += element_count(capture);
     }
   }
 

@@ -63,9 +63,9 @@ struct QueryGradient {
   }
 };
 
-/// Computes one tile. `Sums<Config>`: what becomes of its scores' gradients, like QueryGradient.
-template <class Config, template <class> class Sums>
-FA2_DEVICE void backward_queries(const BackwardParams& params) {
+/// Computes one tile. `Sums<Config>`: what becomes of its scores' gradients, like QueryGradient; made of a ScoreMod and `more`.
+template <class Config, template <class> class Sums, class... More>
+FA2_DEVICE void backward_queries(const BackwardParams& params, const More&... more) {
   using Element = typename Config::Element;
   using Layout = BackwardLayout<Config>;
   constexpr int kM = Config::tile_m / (16 * Config::warps);
@@ -102,7 +102,7 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
   const Dropout<Config> dropout =
       dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
 
-  Sums<Config> sums(score_mod);
+  Sums<Config> sums(score_mod, more...);
   for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
     ring.await(n);
     AccumulatorTile<kM, Config::tile_n / 8> scores, gradients;
