@@ -18,8 +18,7 @@ BUGS = {
     "capture_sum.cuh": [
         ("FixedPointUnit", "captures: one unit for all elements", "if (exponent < kLeast) exponent = kLeast;", "exponent = 127;",
          "capture gradients: bitwise"),
-        ("add", "captures: only parts above 0 count as large", "magnitude < ptx::infinity() ? magnitude", "part < ptx::infinity() ? part",
-         "capture gradients: bitwise"),
+        ("add", "captures: sums have no unit", "if (kind == CaptureSums::largest) {", "if (false) {", "capture gradients: bitwise"),
         ("round", "captures: what is not finite is lost", "largest < ptx::infinity() ? sum", "true ? sum", "capture gradients: NaN"),
         ("round_capture_sums", "captures: sums of the first for all gradients", "sums += elements;", "", "capture gradients: bitwise"),
         ("element_count", "captures: a tensor without dimensions has no element", "capture.sizes[i] > 0 ? capture.sizes[i] : 1", "capture.sizes[i]",
