@@ -17,7 +17,7 @@ foreign=$(nm -D --defined-only "$library" | awk '{print $3}' | c++filt | grep -v
 [ -z "$foreign" ] || fail "libfa2.so exports symbols that are not fa2's: $foreign"
 strip -o "$work/stripped.so" "$library"
 bytes=$(stat -c %s "$work/stripped.so")
-[ "$bytes" -le 3100000 ] || fail "libfa2.so is $bytes bytes stripped, must be at most 3,100,000"
+[ "$bytes" -le 3150000 ] || fail "libfa2.so is $bytes bytes stripped, must be at most 3,150,000"
 echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
