@@ -150,27 +150,14 @@ AttentionProblem problem_of(const CaptureCase& of, DType dtype, MaskKind mask) {
 }
 
 void exchange_halves(std::vector<float>& values) {
-  std::ranges::rotate(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::swap_ranges(values.begin(), middle, middle);
 }
 
 struct Gpu {
   const ScopedContext current{device_under_test()};
   Context context{untuned()};
 };
-
-/// Returns the gradients that a call makes.
-std::vector<std::vector<float>> gradients_by(Context& context, const CaptureCase& of, GuardedBackward& call) {
-  const CapturesWithGradients captures(of.tensors);
-  call.forward.functions = of.functions;
-  captures.give_to(call.forward.args);
-  call.upload();
-  BackwardArgs args = call.args();
-  args.d_captures = captures.pointers();
-  context.attention_backward(call.forward.problem, args);
-  std::vector<std::vector<float>> gradients;
-  for (std::size_t i = 0; i < of.tensors.size(); ++i) gradients.push_back(captures.gradient(i));
-  return gradients;
-}
 
 }  // namespace
 
@@ -213,7 +200,7 @@ TEST_CASE("capture gradients: bitwise, the entries of a batch add up to the same
     expect_gradients(gpu.context, of, call);
     std::vector<std::vector<float>> sums[2];
     for (std::vector<std::vector<float>>& found : sums) {
-      found = gradients_by(gpu.context, of, call);
+      found = gradients_by(by(gpu.context, call), of, call);
       for (std::vector<float>* const values :
            {&call.forward.q.values, &call.forward.k.values, &call.forward.v.values, &call.d_out.values})
         exchange_halves(*values);
@@ -231,7 +218,7 @@ TEST_CASE("capture gradients: bitwise, each element has a unit of its own") {
   GuardedBackward call(problem_of(of, DType::f16, MaskKind::none));
   for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
     call.determinism = determinism;
-    sums[determinism == Determinism::bitwise] = gradients_by(gpu.context, of, call).front();
+    sums[determinism == Determinism::bitwise] = gradients_by(by(gpu.context, call), of, call).front();
   }
   for (std::size_t i = 0; i < sums[0].size(); ++i) {
     CHECK(sums[0][i] != 0);
@@ -298,7 +285,7 @@ TEST_CASE("capture gradients: NaN of dO reaches the gradients that its query con
   for (std::int64_t d = 0; d < 64; ++d) call.d_out.at(1, 2, 17, d) = std::nanf("");
   for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
     call.determinism = determinism;
-    const std::vector<float> made = gradients_by(gpu.context, of, call).front();
+    const std::vector<float> made = gradients_by(by(gpu.context, call), of, call).front();
     for (std::size_t head = 0; head < kHeads; ++head) CHECK(std::isnan(made[head]) == (head == 2));
   }
 }

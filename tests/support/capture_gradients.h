@@ -185,31 +185,43 @@ inline void expect_gradient(const std::vector<float>& made, const Parts& ref, co
   }
 }
 
-/// CHECKs all gradients of one call that `run` makes.
+/// Returns the gradients of a case's captures by one call that `run` makes; empty ones where none is wanted.
 template <class Run>
-void expect_gradients_of(const Run& run, const CaptureCase& of, GuardedBackward& call) {
-  CapturesWithGradients captures(of.tensors);
+std::vector<std::vector<float>> gradients_by(const Run& run, const CaptureCase& of, GuardedBackward& call) {
+  const CapturesWithGradients captures(of.tensors);
   call.forward.functions = of.functions;
   captures.give_to(call.forward.args);
   call.upload();
   BackwardArgs args = call.args();
   args.d_captures = captures.pointers();
   run(args);
+  std::vector<std::vector<float>> gradients;
+  for (std::size_t i = 0; i < of.tensors.size(); ++i) gradients.push_back(captures.gradient(i));
+  return gradients;
+}
+
+/// CHECKs all gradients of one call that `run` makes.
+template <class Run>
+void expect_gradients_of(const Run& run, const CaptureCase& of, GuardedBackward& call) {
+  const std::vector<std::vector<float>> made = gradients_by(run, of, call);
   const std::string name = of.name;
   INFO(name);
   CHECK(call.complaints() == "");
   const std::vector<Parts> ref = parts_of(of, call, reference::gradients_f64),
                            baseline = parts_of(of, call, reference::gradients_baseline);
   for (std::size_t i = 0; i < of.tensors.size(); ++i) {
-    const std::vector<float> made = captures.gradient(i);
-    CHECK(made.empty() == !of.tensors[i].is_wanted);
-    if (of.tensors[i].is_wanted) expect_gradient(made, ref[i], baseline[i]);
+    CHECK(made[i].empty() == !of.tensors[i].is_wanted);
+    if (of.tensors[i].is_wanted) expect_gradient(made[i], ref[i], baseline[i]);
   }
 }
 
+/// Returns what makes a call by a Context.
+inline auto by(Context& context, const GuardedBackward& call) {
+  return [&](const BackwardArgs& args) { context.attention_backward(call.forward.problem, args); };
+}
+
 inline void expect_gradients(Context& context, const CaptureCase& of, GuardedBackward& call) {
-  const auto run = [&](const BackwardArgs& args) { context.attention_backward(call.forward.problem, args); };
-  expect_gradients_of(run, of, call);
+  expect_gradients_of(by(context, call), of, call);
 }
 
 }  // namespace fa2::test
