@@ -104,7 +104,7 @@ struct Gradients {
   bool dk = true;
   bool dv = true;
   bool d_sinks = false;  ///< needs a problem with sinks
-  /// Of tensors that texts of scores capture; BackwardArgs::d_captures says which.
+  /// The gradients of captured tensors that BackwardArgs::d_captures asks for.
   bool d_captures = false;
   Determinism determinism = Determinism::fastest;
 

@@ -10,7 +10,7 @@ extern "C" {
 
 /* Which gradients a plan computes, and how, or'ed together. A plan neither computes nor reads anything only for the others.
  *   FA2_D_SINKS: needs a problem with sinks.
- *   FA2_D_CAPTURES: of tensors that texts of scores capture; fa2_backward_args.d_captures says which.
+ *   FA2_D_CAPTURES: the gradients of captured tensors that fa2_backward_args.d_captures asks for.
  *   FA2_ALL_GRADIENTS: the gradients that every problem has.
  *   FA2_FASTEST: dQ may be accumulated over key tiles in any order, in float32, so that its last bits may differ between runs.
  *   FA2_BITWISE: every run has the same bits, and those of a sequence do not depend on the rest of the batch.
