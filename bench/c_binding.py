@@ -6,7 +6,7 @@ from c_structs import AppendArgs, AppendProblem, Args, BackwardArgs, Problem, Te
 
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
-DQ, DK, DV, BITWISE = 1, 2, 4, 256
+DQ, DK, DV, D_CAPTURES, BITWISE = 1, 2, 4, 16, 256
 DROPOUT_SEED = 1
 
 
@@ -184,13 +184,14 @@ class Library:
         run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, pages, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
-    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None):
+    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None, d_captures=()):
         """Returns (run, explanation). `o` and `lse` are the forward's. `gradients`: dq, dk and dv, or None for each
-        that is not wanted. The plan has its own workspace."""
+        that is not wanted. `d_captures`: likewise, for each capture of the variant. The plan has its own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
         which = BITWISE * self.bitwise + sum(flag for flag, gradient in zip((DQ, DK, DV), gradients) if gradient is not None)
+        which += D_CAPTURES * (len(d_captures) > 0)
         self.check(self.lib.fa2_backward_plan_create(self.context, C.byref(problem), -1, which, None, C.byref(plan)))
         self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)
@@ -199,6 +200,9 @@ class Library:
         args.forward = C.pointer(forward)
         args.d_out, args.dq, args.dk, args.dv = (tensor_of(t) if t is not None else Tensor() for t in (d_out, *gradients))
         args.workspace = workspace.data_ptr() or None
-        keep = (q, k, v, o, lse, d_out, gradients, variant, packed, workspace, forward)
+        addresses = (C.c_void_p * len(d_captures))(*(t.data_ptr() if t is not None else None for t in d_captures))
+        if d_captures:
+            args.d_captures = C.cast(addresses, C.c_void_p)
+        keep = (q, k, v, o, lse, d_out, gradients, variant, packed, workspace, forward, d_captures, addresses)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)
