@@ -20,7 +20,10 @@ constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {{"bias", &
 
 Json json_of(const CaptureSpec& capture) {
   Json json = {{"name", capture.name}, {"type", word_of(capture.type)}};
-  if (capture.dimensions != CaptureSpec::kNumber) json["dimensions"] = capture.dimensions;
+  if (capture.dimensions == CaptureSpec::kPerScore)
+    json["dimensions"] = kPerScoreWord;
+  else if (capture.dimensions != CaptureSpec::kNumber)
+    json["dimensions"] = capture.dimensions;
   return json;
 }
 
@@ -28,6 +31,12 @@ std::string set_capture_type(CaptureType& type, const nlohmann::json& value) {
   const auto found = capture_type_of(value.is_string() ? value.get<std::string>() : "");
   type = found.value_or(type);
   return found ? "" : "must be one of " + capture_type_words();
+}
+
+std::string set_dimensions(int& dimensions, const nlohmann::json& value) {
+  if (value != kPerScoreWord) return set_from_json(dimensions, value);
+  dimensions = CaptureSpec::kPerScore;
+  return "";
 }
 
 /// Adds what is wrong with the capture `name` of texts.
@@ -42,7 +51,7 @@ CaptureSpec parse_capture(const std::string& name, const nlohmann::json& object,
   for (const auto& [key, value] : object.items()) {
     const std::string wrong = key == "name"         ? set_from_json(capture.name, value)
                               : key == "type"       ? set_capture_type(capture.type, value)
-                              : key == "dimensions" ? set_from_json(capture.dimensions, value)
+                              : key == "dimensions" ? set_dimensions(capture.dimensions, value)
                                                     : "must be name, type or dimensions";
     if (!wrong.empty()) found.push_back({fmt::format("{}.{}", name, key), value.dump(), wrong});
   }

@@ -32,6 +32,9 @@ inline std::string_view word_of(CaptureType type) {
   return {};
 }
 
+/// In place of a number of dimensions: CaptureSpec::kPerScore.
+inline constexpr const char* kPerScoreWord = "per_score";
+
 /// Returns "f16, bf16, f32, i32, i64, u8, bool".
 inline std::string capture_type_words() {
   std::string words;

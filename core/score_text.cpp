@@ -112,14 +112,50 @@ bool is_type_of_number(CaptureType type) {
 }
 
 /// The names that texts have without captures. Those of C++ are left to the compiler, whose message names the text.
-constexpr std::string_view kTakenNames[] = {
-    "at",           "score",    "Score",     "Text",      "Position",  "Dual",          "bias",
-    "mod",          "mask",     "exp",       "exp2",      "log",       "log2",          "log1p",
-    "tanh",         "sin",      "cos",       "sigmoid",   "erf",       "sqrt",          "pow",
-    "floor",        "ceil",     "round",     "trunc",     "rsqrt",     "select",        "infinity",
-    "nan",          "abs",      "min",       "max",       "captures",  "index",         "has_bias",
-    "has_mod",      "has_mask", "floor_div", "remainder", "mod_slope", "has_mod_slope", "followed",
-    "capture_count"};
+constexpr std::string_view kTakenNames[] = {"at",
+                                            "score",
+                                            "Score",
+                                            "Text",
+                                            "Position",
+                                            "Dual",
+                                            "bias",
+                                            "mod",
+                                            "mask",
+                                            "exp",
+                                            "exp2",
+                                            "log",
+                                            "log2",
+                                            "log1p",
+                                            "tanh",
+                                            "sin",
+                                            "cos",
+                                            "sigmoid",
+                                            "erf",
+                                            "sqrt",
+                                            "pow",
+                                            "floor",
+                                            "ceil",
+                                            "round",
+                                            "trunc",
+                                            "rsqrt",
+                                            "select",
+                                            "infinity",
+                                            "nan",
+                                            "abs",
+                                            "min",
+                                            "max",
+                                            "captures",
+                                            "index",
+                                            "has_bias",
+                                            "has_mod",
+                                            "has_mask",
+                                            "floor_div",
+                                            "remainder",
+                                            "mod_slope",
+                                            "has_mod_slope",
+                                            "followed",
+                                            "capture_count",
+                                            "staged"};
 
 /// Returns the rule that a capture's name breaks; empty: none.
 std::string rule_broken_by_name(std::string_view name) {
@@ -148,9 +184,12 @@ void check(std::vector<Violation>& found, std::span<const CaptureSpec> captures)
       found.push_back({name + ".type", type, "must be one of CaptureType"});
     else if (capture.dimensions == CaptureSpec::kNumber && !is_type_of_number(capture.type))
       found.push_back({name + ".type", type, "must be f32, i32, i64 or boolean of a number"});
-    if (capture.dimensions < CaptureSpec::kNumber || capture.dimensions > kMostCaptureDimensions)
-      found.push_back({name + ".dimensions", fmt::format("{}", capture.dimensions),
-                       fmt::format("must be in -1..{}; -1: a number", kMostCaptureDimensions)});
+    else if (capture.dimensions == CaptureSpec::kPerScore && capture.type > CaptureType::f32)
+      found.push_back({name + ".type", type, "must be f16, bf16 or f32 of an element per score"});
+    if (capture.dimensions < CaptureSpec::kPerScore || capture.dimensions > kMostCaptureDimensions)
+      found.push_back(
+          {name + ".dimensions", fmt::format("{}", capture.dimensions),
+           fmt::format("must be in -2..{}; -1: a number, -2: an element per score", kMostCaptureDimensions)});
   }
 }
 
@@ -200,7 +239,7 @@ unsigned differentiable(const ScoreTexts& texts) {
     each_word(without_comments(text, ends), [&](std::string_view word, std::string_view) {
       for (std::size_t i = 0; i < texts.captures.size(); ++i) {
         const CaptureSpec& capture = texts.captures[i];
-        if (capture.name == word && capture.type <= CaptureType::f32 && capture.dimensions >= 0)
+        if (capture.name == word && capture.type <= CaptureType::f32 && dimensions_of(capture) >= 0)
           found |= 1u << i;
       }
     });
@@ -208,9 +247,53 @@ unsigned differentiable(const ScoreTexts& texts) {
   return found;
 }
 
+int per_score(const ScoreTexts& texts) {
+  const unsigned read = differentiable(texts);
+  for (std::size_t i = 0; i < texts.captures.size(); ++i)
+    if ((read >> i & 1) != 0 && texts.captures[i].dimensions == CaptureSpec::kPerScore)
+      return static_cast<int>(i);
+  return kNoCapture;
+}
+
+/// Returns the text without comments and white space, but with a space between words.
+std::string compact(const std::string& text) {
+  bool ends = true;
+  std::string code;
+  for (const char c : without_comments(text, ends)) {
+    if (std::isspace(static_cast<unsigned char>(c)) == 0) {
+      code += c;
+    } else if (!code.empty() && code.back() != ' ') {
+      code += ' ';
+    }
+  }
+  std::string joined;
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const bool parts_words =
+        i > 0 && i + 1 < code.size() && is_of_name(code[i - 1]) && is_of_name(code[i + 1]);
+    if (code[i] != ' ' || parts_words) joined += code[i];
+  }
+  return joined;
+}
+
+int that_is_bias(const ScoreTexts& texts) {
+  const int capture = per_score(texts);
+  if (capture == kNoCapture || !texts.mod.text.empty()) return kNoCapture;
+  const std::string& name = texts.captures[static_cast<std::size_t>(capture)].name;
+  return compact(texts.bias.text) == fmt::format("return {}(at);", name) ? capture : kNoCapture;
+}
+
+/// Texts, and what is asked of them again and again.
 struct KnownText {
+  explicit KnownText(const ScoreTexts& given)
+      : texts(given),
+        differentiable(fa2::differentiable(given)),
+        per_score(fa2::per_score(given)),
+        that_is_bias(fa2::that_is_bias(given)) {}
+
   ScoreTexts texts;
   unsigned differentiable;  ///< see differentiable_captures()
+  int per_score;            ///< see capture_per_score()
+  int that_is_bias;         ///< see capture_that_is_bias()
 };
 
 struct KnownTexts {
@@ -252,7 +335,7 @@ bool scores_read_tensors(const ScoreTexts& texts) {
   each_word(without_comments(texts.bias.text + "\n" + texts.mod.text, ends),
             [&](std::string_view word, std::string_view) {
               reads |= std::ranges::any_of(texts.captures, [&](const CaptureSpec& capture) {
-                return capture.name == word && capture.dimensions > 0;
+                return capture.name == word && dimensions_of(capture) > 0;
               });
             });
   return reads;
@@ -262,7 +345,7 @@ std::int64_t make_score_text(const ScoreTexts& texts) {
   check(texts);
   const std::int64_t number = number_of(texts);
   const std::lock_guard lock(known().mutex);
-  const auto [place, is_new] = known().by_number.emplace(number, KnownText{texts, differentiable(texts)});
+  const auto [place, is_new] = known().by_number.emplace(number, KnownText(texts));
   if (!is_new && all_of(place->second.texts) != all_of(texts))
     throw Error(ErrorCode::internal,
                 fmt::format("two score texts have the number {}: change one by a space", number));
@@ -275,6 +358,14 @@ const ScoreTexts& score_texts(std::int64_t number) {
 
 unsigned differentiable_captures(std::int64_t number) {
   return known_text(number).differentiable;
+}
+
+int capture_per_score(std::int64_t number) {
+  return known_text(number).per_score;
+}
+
+int capture_that_is_bias(std::int64_t number) {
+  return known_text(number).that_is_bias;
 }
 
 }  // namespace fa2

@@ -24,4 +24,18 @@ bool scores_read_tensors(const ScoreTexts& texts);
 /// type which the bias or the mod names. @throws InvalidRequest if no texts with this number were made in this process.
 unsigned differentiable_captures(std::int64_t number);
 
+constexpr int kNoCapture = -1;
+
+/// Returns the number of the first capture of kPerScore that a bias or a mod names, or kNoCapture. @throws likewise.
+int capture_per_score(std::int64_t number);
+
+/// Returns the number of the capture of kPerScore that is all that texts do to scores, or kNoCapture: of a bias `return pair(at);`,
+/// without a mod. The gradient of its elements is that of scores. @throws likewise.
+int capture_that_is_bias(std::int64_t number);
+
+/// Returns the dimensions of a captured tensor.
+constexpr int dimensions_of(const CaptureSpec& spec) {
+  return spec.dimensions == CaptureSpec::kPerScore ? kMostCaptureDimensions : spec.dimensions;
+}
+
 }  // namespace fa2

@@ -1,3 +1,4 @@
+#include <core/text_reads.h>
 #include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/sequences.h>
@@ -24,9 +25,10 @@ HeadPacking packing_of(int heads) {
   return packing;
 }
 
-/// Returns the most heads that tiles may share: a divisor of the group.
+/// Returns the most heads that tiles may share: a divisor of the group. Rows of a tile of scores are queries of one head.
 int most_heads(const AttentionProblem& p) {
   if (p.dropout || p.heads_kv <= 0) return 1;
+  if (p.score_text != 0 && capture_per_score(p.score_text) != kNoCapture) return 1;
   const std::int64_t group = p.heads_q / p.heads_kv;
   for (int heads = kMostPackedHeads; heads > 1; --heads) {
     if (group % heads == 0) return heads;

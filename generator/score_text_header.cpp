@@ -47,49 +47,81 @@ CapturedType type_of(CaptureType type) {
   return {};
 }
 
+/// How a text reads a tensor: the function's parameters, statements that make indices i0, i1 ... in their sizes, and these as
+/// arguments behind another one.
+struct Indices {
+  std::string parameters, statements, arguments;
+};
+
+Indices indices_of(const CaptureSpec& spec) {
+  constexpr std::string_view kPositions[] = {"batch", "head", "query", "key"};
+  const bool is_per_score = spec.dimensions == CaptureSpec::kPerScore;
+  Indices of{is_per_score ? "const Position& at" : "", "", ""};
+  for (int i = 0; i < dimensions_of(spec); ++i) {
+    if (is_per_score) {
+      of.statements += fmt::format(" const int i{0} = index_of_score(at.{1}, capture.sizes[{0}]);", i,
+                                   kPositions[static_cast<std::size_t>(i)]);
+    } else {
+      of.parameters += fmt::format("{}int i{}", i == 0 ? "" : ", ", i);
+      of.statements += fmt::format(" i{0} = ptx::index_in(i{0}, capture.sizes[{0}]);", i);
+    }
+    of.arguments += fmt::format(", i{}", i);
+  }
+  return of;
+}
+
 /// Returns a function of the indices. The interpreter names its line where an index is outside.
 std::string capture(const CaptureSpec& spec, std::size_t number, Lines lines) {
   const auto [element, value] = type_of(spec.type);
-  std::string parameters, indices, body;
-  for (int i = 0; i < spec.dimensions; ++i) {
-    parameters += fmt::format("{}int i{}", i == 0 ? "" : ", ", i);
-    indices += fmt::format(", ptx::index_in(i{0}, capture.sizes[{0}])", i);
-  }
-  body = spec.dimensions == CaptureSpec::kNumber
-             ? fmt::format("return number_of<{}>(capture);", value)
-             : fmt::format("return element_at<{}>(capture, offset_in(capture{}));", element, indices);
+  const Indices indices = indices_of(spec);
+  const std::string body = spec.dimensions == CaptureSpec::kNumber
+                               ? fmt::format(" return number_of<{}>(capture);", value)
+                               : fmt::format("{} return element_at<{}>(capture, offset_in(capture{}));",
+                                             indices.statements, element, indices.arguments);
   return fmt::format(
-      "  FA2_DEVICE {} {}({}) const {{\n{}    const CaptureParams& capture = captures.list[{}]; {}\n  }}\n",
-      value, spec.name, parameters, origin(lines, 1, "capture " + spec.name), number, body);
+      "  FA2_DEVICE {} {}({}) const {{\n{}    const CaptureParams& capture = captures.list[{}];{}\n  }}\n",
+      value, spec.name, indices.parameters, origin(lines, 1, "capture " + spec.name), number, body);
+}
+
+/// Like capture(), of the tensor whose tile lies in shared memory.
+std::string staged_capture(const CaptureSpec& spec, std::size_t number, bool is_bias) {
+  return fmt::format(
+      "  static constexpr bool staged_is_bias = {};\n"
+      "  StagedScores<Config> staged = {{}};\n"
+      "  FA2_DEVICE static const CaptureParams& staged_params(const ScoreCaptures& of) {{ return "
+      "of.list[{}]; "
+      "}}\n"
+      "  FA2_DEVICE float {}(const Position& at) const {{ return staged.read<{}>(at); }}\n",
+      is_bias, number, spec.name, type_of(spec.type).element);
 }
 
 /// Like capture(), of a tensor that may have a gradient: its reads can be followed.
 std::string followed_capture(const CaptureSpec& spec, std::size_t number, Lines lines) {
-  std::string parameters, checked, indices;
-  for (int i = 0; i < spec.dimensions; ++i) {
-    parameters += fmt::format("{}int i{}", i == 0 ? "" : ", ", i);
-    checked += fmt::format(" i{0} = ptx::index_in(i{0}, capture.sizes[{0}]);", i);
-    indices += fmt::format(", i{}", i);
-  }
+  const Indices indices = indices_of(spec);
   return fmt::format(
       "  FA2_DEVICE Dual {}({}) const {{\n{}    const CaptureParams& capture = captures.list[{}];{} "
       "return followed.read({}, element_at<{}>(capture, offset_in(capture{})), element_number(capture{}));\n"
       "  }}\n",
-      spec.name, parameters, origin(lines, 1, "capture " + spec.name), number, checked, number,
-      type_of(spec.type).element, indices, indices);
+      spec.name, indices.parameters, origin(lines, 1, "capture " + spec.name), number, indices.statements,
+      number, type_of(spec.type).element, indices.arguments, indices.arguments);
 }
 
-SourceFile text_header(const ScoreTexts& texts, Lines lines) {
+/// `staged`: the capture whose tile lies in shared memory, or kNoCapture. `bias`: the capture that is the bias.
+SourceFile text_header(const ScoreTexts& texts, Lines lines, int staged, int bias) {
   std::string text = fmt::format(
       "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
-      "#include \"attention/common/score_functions.cuh\"\n\n"
+      "{}#include \"attention/common/score_functions.cuh\"\n\n"
       "namespace fa2::score {{\n\nstruct Text {{\n"
       "  static constexpr bool has_bias = {}, has_mod = {}, has_mod_slope = {}, has_mask = {};\n"
       "  static constexpr bool mask_reads_head = {};\n\n"
       "  const ScoreCaptures& captures;\n\n",
+      staged == kNoCapture ? ""
+                           : "#include \"attention/common/staged_scores.cuh\"\n#include \"config.cuh\"\n",
       !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mod_slope.text.empty(),
       !texts.mask.text.empty(), reads_of_mask(texts).head);
-  for (std::size_t i = 0; i < texts.captures.size(); ++i) text += capture(texts.captures[i], i, lines);
+  for (std::size_t i = 0; i < texts.captures.size(); ++i)
+    text += static_cast<int>(i) == staged ? staged_capture(texts.captures[i], i, staged == bias)
+                                          : capture(texts.captures[i], i, lines);
   text += function("float bias(const Position& at)", texts.bias, "return 0.0f;", lines) +
           "  template <class Score>\n" +
           function("Score mod(Score score, const Position& at)", texts.mod, "return score;", lines) +
@@ -120,8 +152,9 @@ SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable
   return {"attention/backward/sm80/followed_text.cuh", std::move(text)};
 }
 
-SourceFile captures_header(const ScoreTexts& texts) {
-  std::string list = texts.mask.text.empty() ? "" : "  KeyMapParams key_map;\n";
+SourceFile captures_header(const ScoreTexts& texts, int staged) {
+  std::string list = staged == kNoCapture ? "" : "  CaptureMapParams capture_map;\n";
+  if (!texts.mask.text.empty()) list += "  KeyMapParams key_map;\n";
   if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
   return {"attention/common/score_captures.cuh",
           fmt::format("// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
@@ -135,7 +168,9 @@ SourceFile captures_header(const ScoreTexts& texts) {
 std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads) {
   if (number == 0) return {};
   const ScoreTexts& texts = score_texts(number);
-  std::vector<SourceFile> files = {text_header(texts, lines), captures_header(texts)};
+  const int staged = reads == Reads::staged ? capture_per_score(number) : kNoCapture;
+  std::vector<SourceFile> files = {text_header(texts, lines, staged, capture_that_is_bias(number)),
+                                   captures_header(texts, staged)};
   if (reads == Reads::followed)
     files.push_back(followed_text_header(texts, differentiable_captures(number), lines));
   return files;

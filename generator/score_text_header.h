@@ -11,8 +11,9 @@ namespace fa2 {
 /// Whether a header says from which file and line its texts come.
 enum class Lines : std::uint8_t { left_out, named };
 
-/// Whether a kernel adds to gradients of captured tensors, and so follows their reads through the texts.
-enum class Reads : std::uint8_t { plain, followed };
+/// How a kernel reads captured tensors: `followed` through the texts, as one does that adds to their gradients, or `staged`: the one
+/// that has an element per score lies in shared memory.
+enum class Reads : std::uint8_t { plain, followed, staged };
 
 /// Returns attention/common/score_text.cuh with the texts that have a number, score_captures.cuh with what they capture, and for
 /// followed reads attention/backward/sm80/followed_text.cuh; nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.

@@ -30,6 +30,21 @@ bool may_be_separate(const Planner& planner, const Gradients& gradients) {
                              is_replaceable);
 }
 
+/// Loads the kernels of chosen configs. That of dq_convert, whose choice is ignored, goes with the one before.
+std::vector<LoadedKernel> load_all(const Planner& planner, const std::vector<KernelPass>& passes,
+                                   const std::vector<ConfigChoice>& choices) {
+  std::vector<LoadedKernel> kernels(passes.size());
+  // At once, because each may have to be compiled. The interpreter's compiler asks the calling thread whether to stop.
+  const int threads = planner.target.arch.interpreted ? 1 : usable_cores();
+  for_each_index(passes.size(), threads, [&](std::size_t i) {
+    if (passes[i] == KernelPass::dq_convert) return;
+    kernels[i] = planner.pick_first(choices[i]);
+    if (i + 1 < passes.size() && passes[i + 1] == KernelPass::dq_convert)
+      kernels[i + 1] = planner.pick(conversion_of(kernels[i].report.config));
+  });
+  return kernels;
+}
+
 std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gradients,
                                      BackwardKernels wanted) {
   const auto choice_of = [&](KernelPass pass) {
@@ -37,23 +52,21 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
       return planner.chooser.fixed(planner.problem, planner.target, pass);
     return planner.choose(pass);
   };
-  const std::vector<KernelPass> passes =
+  std::vector<KernelPass> passes =
       backward_passes(planner.problem, gradients, planner.target, planner.chooser, wanted);
-  const auto is_conversion = [&](std::size_t i) {
-    return i < passes.size() && passes[i] == KernelPass::dq_convert;
-  };
-  std::vector<ConfigChoice> choices(passes.size());
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    if (!is_conversion(i)) choices[i] = choice_of(passes[i]);
-  }
-  std::vector<LoadedKernel> kernels(passes.size());
-  // At once, because each may have to be compiled. The interpreter's compiler asks the calling thread whether to stop.
-  const int threads = planner.target.arch.interpreted ? 1 : usable_cores();
-  for_each_index(passes.size(), threads, [&](std::size_t i) {
-    if (is_conversion(i)) return;
-    kernels[i] = planner.pick_first(choices[i]);
-    if (is_conversion(i + 1)) kernels[i + 1] = planner.pick(conversion_of(kernels[i].report.config));
-  });
+  std::vector<ConfigChoice> choices;
+  for (const KernelPass pass : passes)
+    choices.push_back(pass == KernelPass::dq_convert ? ConfigChoice() : choice_of(pass));
+  const auto adds = [&](const KernelConfig& config) { return adds_bias_gradient(planner.problem, config); };
+  // A fused kernel may make the gradients of captures too, unless it does not compile.
+  const bool is_shared = !passes.empty() && passes.back() == KernelPass::d_captures &&
+                         std::ranges::any_of(choices, adds, &ConfigChoice::config);
+  const ConfigChoice of_captures = is_shared ? choices.back() : ConfigChoice();
+  if (is_shared) passes.pop_back();
+  std::vector<LoadedKernel> kernels = load_all(planner, passes, choices);
+  const auto config_of = [](const LoadedKernel& kernel) { return kernel.report.config; };
+  if (is_shared && std::ranges::none_of(kernels, adds, config_of))
+    kernels.push_back(planner.pick_first(of_captures));
   const auto has_map = [](const LoadedKernel& kernel) { return kernel.report.config.key_map != 0; };
   if (const auto reader = std::ranges::find_if(kernels, has_map); reader != kernels.end())
     kernels.insert(kernels.begin(), planner.pick(key_map_choice(reader->report.config)));

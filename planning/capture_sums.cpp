@@ -1,8 +1,12 @@
 // Sizes of gradients follow from the call's captures, so that no plan can have room for their sums in its workspace.
+#include <core/text_reads.h>
+#include <generator/kernel_kind.h>
+#include <generator/key_map_layout.h>
 #include <operation/operands/captured_bytes.h>
 #include <planning/capture_sums.h>
 #include <runtime/fill.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <templates/attention/common/params.cuh>
@@ -15,7 +19,22 @@ void set_zero(const Plan& plan, void* data, std::size_t bytes, Stream stream) {
   std::memset(data, 0, bytes);
 }
 
+/// Returns whether a step of the plan stores all elements of a capture's gradient.
+bool stores_all(const Plan& plan, const CaptureSpec& spec, const ScoreCapture& capture) {
+  const AttentionProblem& p = plan.problem;
+  const bool is_shared = capture.sizes[0] == 1 || capture.sizes[1] == 1;
+  if (spec.dimensions != CaptureSpec::kPerScore || is_shared) return false;
+  if (p.varlen || has_edges(p) || has_mask_text(p)) return false;
+  return std::ranges::any_of(plan.steps,
+                             [&](const Step& step) { return adds_bias_gradient(p, step.config); });
+}
+
 }  // namespace
+
+bool adds_bias_gradient(const AttentionProblem& problem, const KernelConfig& config) {
+  return config.score_tiles != 0 && sums_dq(pass_of(config)) && !problem.softcap &&
+         capture_that_is_bias(problem.score_text) != kNoCapture;
+}
 
 std::vector<Step> bitwise_capture_steps(const Step& step) {
   std::vector<Step> steps;
@@ -36,7 +55,7 @@ std::optional<StreamMemory> start_capture_gradients(const Plan& plan, Call& call
     if (data == nullptr) continue;
     const ByteRange range = gradient_bytes(specs[i], args.forward.captures[i], data);
     const auto bytes = static_cast<std::size_t>(range.end - range.begin);
-    set_zero(plan, data, bytes, stream);
+    if (!stores_all(plan, specs[i], args.forward.captures[i])) set_zero(plan, data, bytes, stream);
     elements += bytes / sizeof(float);
   }
   if (plan.gradients.determinism != Determinism::bitwise) return std::nullopt;

@@ -1,6 +1,7 @@
 // One launch of a plan, and how a call turns into it.
 #pragma once
 
+#include <core/text_reads.h>
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
@@ -68,7 +69,8 @@ class ParamsBuffer {
 
  private:
   static constexpr std::size_t kBytes = 2304, kAlignment = 64;
-  static constexpr std::size_t kTextBytes = kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams);
+  static constexpr std::size_t kTextBytes =
+      kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams) + sizeof(CaptureMapParams);
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
@@ -80,11 +82,12 @@ struct OperandUse {
   Access access;
 };
 
-/// What a kernel with texts of scores gets: KeyMapParams if there is a mask, then CaptureParams. launch() inserts them in front of
-/// AttentionParams.
+/// What a kernel with texts of scores gets: CaptureMapParams with score_tiles, KeyMapParams if there is a mask, then CaptureParams.
+/// launch() inserts them in front of AttentionParams.
 struct StepTexts {
   std::size_t place = 0;  ///< where AttentionParams begin in the parameters; bytes
   std::span<const CaptureSpec> captures = {};
+  int staged = kNoCapture;  ///< the capture of which the kernel has tiles
   bool have_mask = false;
   bool have_gradients = false;                   ///< whether the kernel adds to gradients of captures
   KeyMapLayout map = {};                         ///< if the kernel makes or reads a map

@@ -1,10 +1,12 @@
 // Tensor maps of rank 5: columns of a group, rows, groups, heads, batches. Of Q and O: columns, heads that share tiles, rows, groups
 // of such heads, batches.
 #include <generator/head_packing.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernels/rules.h>
 #include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
+#include <operation/operands/captured_bytes.h>
 #include <planning/tensor_maps.h>
 #include <runtime/tensor_map.h>
 
@@ -14,10 +16,12 @@ namespace fa2 {
 namespace {
 
 /// Returns the swizzle that tile/swizzled_tile.cuh uses for such rows: the widest whose span divides a row in shared memory.
+Swizzle swizzle_for(int row_bytes) {
+  if (row_bytes % 128 == 0) return Swizzle::span128;
+  return row_bytes % 64 == 0 ? Swizzle::span64 : Swizzle::span32;
+}
 Swizzle swizzle_for(const Operand& t) {
-  const int row = padded_dim(static_cast<int>(t.extents[3])) * bytes_of(t.element);
-  if (row % 128 == 0) return Swizzle::span128;
-  return row % 64 == 0 ? Swizzle::span64 : Swizzle::span32;
+  return swizzle_for(padded_dim(static_cast<int>(t.extents[3])) * bytes_of(t.element));
 }
 
 /// The rows of each head that a map shows.
@@ -123,6 +127,23 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   if (p.seqlen_q == 0) return;  // the kernel loads neither, and both may be null
   params.q = map(Role::q, queries, config.tile_n);
   params.d_o = map(Role::d_out, queries, config.tile_n);
+}
+
+TensorMap map_of_scores(const KernelConfig& config, const CaptureSpec& spec, const ScoreCapture& capture) {
+  constexpr std::int32_t kRowsOfWarpgroup = 64;
+  const bool has_key_rows = sums_dq(pass_of(config));
+  const std::int32_t queries = has_key_rows ? config.tile_n : kRowsOfWarpgroup;
+  const std::int32_t keys = has_key_rows ? kRowsOfWarpgroup : config.tile_n;
+  const int bytes = bytes_of(spec.type);
+  TensorMapSpec map;
+  map.data = const_cast<void*>(capture.data);
+  map.element = static_cast<ElementType>(spec.type);
+  map.swizzle = swizzle_for(keys * bytes);
+  map.dimensions[0] = {capture.sizes[3], 0, span_of(map.swizzle) / bytes};
+  map.dimensions[1] = {capture.sizes[2], capture.strides[2] * bytes, queries};
+  for (const int i : {0, 1})
+    if (capture.strides[i] != 0) map.dimensions[3 - i] = {capture.sizes[i], capture.strides[i] * bytes, 1};
+  return encode_tensor_map(map);
 }
 
 }  // namespace fa2

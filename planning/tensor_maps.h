@@ -3,6 +3,7 @@
 
 #include <fa2/config.h>
 #include <fa2/problem.h>
+#include <fa2/score_text.h>
 #include <operation/operands/operands.h>
 
 #include <templates/attention/common/params.cuh>
@@ -19,5 +20,9 @@ void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& confi
 /// rows end with their sequence. `operands` must be those of a backward, and `problem` must have a key.
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       BackwardParamsSm90& params);
+
+/// Returns the map of a capture with an element per score, in the boxes of StagedScores (attention/common/staged_scores.cuh): the
+/// queries of a warpgroup's tile, in one group of keys. Entries and heads that share elements are one.
+TensorMap map_of_scores(const KernelConfig& config, const CaptureSpec& spec, const ScoreCapture& capture);
 
 }  // namespace fa2

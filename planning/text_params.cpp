@@ -2,7 +2,9 @@
 #include <fa2/backward.h>
 #include <generator/kernel_kind.h>
 #include <operation/operands/captured_bytes.h>
+#include <planning/capture_sums.h>
 #include <planning/held_maps.h>
+#include <planning/tensor_maps.h>
 #include <planning/text_params.h>
 
 #include <algorithm>
@@ -80,7 +82,8 @@ void set_texts(Step& step, const AttentionProblem& problem) {
   if (problem.score_text == 0 || (kind.reads != nullptr && !kind.reads("score_text"))) return;
   step.texts.captures = score_texts(problem.score_text).captures;
   step.texts.have_mask = has_mask_text(problem);
-  step.texts.have_gradients = kind.pass == KernelPass::d_captures;
+  step.texts.have_gradients = kind.pass == KernelPass::d_captures || adds_bias_gradient(problem, step.config);
+  if (step.config.score_tiles != 0) step.texts.staged = capture_per_score(problem.score_text);
   if (step.config.key_map != 0) step.texts.map = key_map_layout(problem, step.config);
 }
 
@@ -97,8 +100,13 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
         captures[i].number = static_cast<long long>(reinterpret_cast<std::uintptr_t>(gradients[i]));
   }
   params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
-  if (!texts.have_mask) return;
-  const KeyMapParams map = params_of(texts.map, map_bits_of(step, call));
+  if (texts.have_mask) {
+    const KeyMapParams map = params_of(texts.map, map_bits_of(step, call));
+    params.insert(texts.place, &map, sizeof map);
+  }
+  if (texts.staged == kNoCapture) return;
+  const auto staged = static_cast<std::size_t>(texts.staged);
+  const TensorMap map = map_of_scores(step.config, texts.captures[staged], args.captures[staged]);
   params.insert(texts.place, &map, sizeof map);
 }
 

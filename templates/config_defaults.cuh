@@ -45,6 +45,7 @@ struct ConfigDefaults {
   static constexpr int bulk_sums = 0;
   static constexpr int column_warps = 1;
   static constexpr int key_map = 0;
+  static constexpr int score_tiles = 0;
   static constexpr int packs_heads = 0;
 };
 

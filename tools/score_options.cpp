@@ -65,6 +65,10 @@ void take_type(CaptureOption& option, std::string_view type, std::string_view te
   if (!found) fail(text, "must have a type among " + capture_type_words());
   option.spec.type = *found;
   if (colon == type.npos) return;
+  if (type.substr(colon + 1) == kPerScoreWord) {
+    option.spec.dimensions = CaptureSpec::kPerScore;
+    return;
+  }
   const auto dimensions = number_in<int>(type.substr(colon + 1));
   if (!dimensions || *dimensions < 0) fail(text, "must end in a number of dimensions");
   option.spec.dimensions = *dimensions;

@@ -4,6 +4,7 @@
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/rules.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <generator/kernels/wgmma_rules.h>
 #include <generator/wgmma_shapes.h>
 
@@ -50,8 +51,9 @@ int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int 
                         (exchanges ? 3 * score_places + 1 : 0);
   // Each warpgroup stages all of an iteration's dQ with pingpong = 2, and half of it otherwise.
   const int sums = c.bulk_sums * (c.pingpong == 2 ? 2 : 1) * 4 * c.tile_n * padded_dim(traits.head_dim);
-  return sums + keys * key_value_row_bytes(traits) + c.stages * slot + output_stages * output_slot +
-         (score_places + (splits ? 2 : 0)) * scores + received + 8 * mbarriers;
+  return sums + c.stages * score_tile_rules::tile_bytes(traits, c) + keys * key_value_row_bytes(traits) +
+         c.stages * slot + output_stages * output_slot + (score_places + (splits ? 2 : 0)) * scores +
+         received + 8 * mbarriers;
 }
 
 /// Returns the slots for dO: fewer than for Q if they do not fit beside what the blocks of a cluster exchange.
@@ -119,12 +121,20 @@ void check_map(const KernelSpec& spec, BrokenRules& rules) {
                kind_of(c).name());
 }
 
+void check_score_tiles(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  score_tile_rules::check(spec.traits, c, rules);
+  rules.expect(c.score_tiles == 0 || cluster(spec.traits) == 1, "score_tiles = 1 with two blocks a tile");
+  rules.expect(c.score_tiles == 0 || !orders_sums(c), "score_tiles = 1 in {}", kind_of(c).name());
+}
+
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   check_sums(spec, c.tile_n, rules);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
   check_map(spec, rules);
+  check_score_tiles(spec, rules);
   const bool splits = splits_gradients(spec.traits, c);
   const bool shares = cluster(spec.traits) > 1;
   if (shares) {
@@ -164,6 +174,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
 }
 
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch&) {
+  const std::int32_t tiles = score_tile_rules::has_capture(traits) ? 1 : 0;
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int tile_n : {48, 64, 80, 96, 128}) {
@@ -178,7 +189,8 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch&) {
                            .stages = stages,
                            .pingpong = pingpong,
                            .bulk_sums = bulk_sums,
-                           .key_map = has_mask_text(traits) ? 1 : 0});
+                           .key_map = has_mask_text(traits) ? 1 : 0,
+                           .score_tiles = tiles});
           }
         }
       }
@@ -189,14 +201,16 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch&) {
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   const wgmma_rules::RegisterShares shares = wgmma_rules::register_shares(spec.config, spec.arch);
-  return {{"computes_ds", 1},
-          {"sums_dq", 1},
-          {"orders_sums", orders_sums(spec.config)},
-          {"splits_gradients", splits_gradients(spec.traits, spec.config)},
-          {"cluster_blocks", cluster(spec.traits)},
-          {"output_stages", output_stages(spec.traits, spec.config)},
-          {"producer_registers", shares.producer},
-          {"consumer_registers", shares.consumer}};
+  std::vector<RenderedConstant> constants{{"computes_ds", 1},
+                                          {"sums_dq", 1},
+                                          {"orders_sums", orders_sums(spec.config)},
+                                          {"splits_gradients", splits_gradients(spec.traits, spec.config)},
+                                          {"cluster_blocks", cluster(spec.traits)},
+                                          {"output_stages", output_stages(spec.traits, spec.config)},
+                                          {"producer_registers", shares.producer},
+                                          {"consumer_registers", shares.consumer}};
+  score_tile_rules::add_constants(spec, spec.config.tile_n, 64, constants);
+  return constants;
 }
 
 std::vector<SourceFile> headers(const KernelSpec& spec) {
@@ -234,6 +248,20 @@ bool has_many_steps(const PlannedProblem& problem) {
          problem.seqlen_q * (problem.heads_q / problem.heads_kv) >= kMany;
 }
 
+/// Puts configs with tiles of the capture that has an element per score in front of those that read each element.
+void use_score_tiles(const PlannedProblem& problem, std::vector<KernelConfig>& configs) {
+  if (!score_tile_rules::has_capture(problem)) return;
+  const Arch& arch = *find_arch("sm_90a");
+  const AttentionTraits traits = traits_of(problem);
+  std::vector<KernelConfig> tiles = configs;
+  for (KernelConfig& config : tiles) {
+    config.score_tiles = 1;
+    const int least = config.pingpong > 0 ? 2 : 1;
+    while (config.stages > least && shared_bytes(traits, config) > arch.shared_per_block) --config.stages;
+  }
+  configs.insert(configs.begin(), tiles.begin(), tiles.end());
+}
+
 /// With few columns exponentials take longest, and ping-pong scheduling hides them; with many the products do
 /// (docs/kernel-notes.md). If registers cannot hold both dK and dV, as only the compiler may find out, warpgroups own one each.
 template <KernelId id>
@@ -259,14 +287,22 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   if (!loses_descriptors(problem)) configs.push_back(whole);
   if (is_small) configs.push_back(alternating(whole));
   configs.push_back(split);
-  if (id == KernelId::backward_sm90) key_map_rules::use_maps(problem, configs);
+  if (id == KernelId::backward_sm90) {
+    key_map_rules::use_maps(problem, configs);
+    use_score_tiles(problem, configs);
+  }
   return configs;
 }
 
-constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma_rules::kMostColumns, 16},
-                                 {"warps", 4, 12},          {"stages", 1, kMostStages},
-                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 2},
-                                 {"bulk_sums", 0, 1},       {"key_map", 0, 1, 1, true}};
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
+                                 {"tile_n", 16, wgmma_rules::kMostColumns, 16},
+                                 {"warps", 4, 12},
+                                 {"stages", 1, kMostStages},
+                                 {"ctas_per_sm", 1, 1},
+                                 {"pingpong", 0, 2},
+                                 {"bulk_sums", 0, 1},
+                                 {"key_map", 0, 1, 1, true},
+                                 {"score_tiles", 0, 1, 1, true}};
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
 KernelConfig conversion(const KernelConfig& config) {

@@ -4,6 +4,7 @@
 #include <generator/kernels/key_map_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/rules.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <generator/sequences.h>
 #include <generator/wgmma_shapes.h>
 
@@ -19,14 +20,17 @@ using wgmma_rules::threads;
 using wgmma_rules::warpgroups;
 
 constexpr int kMostStages = 8;
+constexpr int kScoreTiles = 2;  // in shared memory, with score_tiles
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int query = std::max(row_bytes(traits, Side::q), row_bytes(traits, Side::o));
   const int key = std::max(row_bytes(traits, Side::k), row_bytes(traits, Side::v));
   const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
   const int parts = c.schedule == kSplitKeys ? 48 : 0;
+  const int score_tile = score_tile_rules::tile_bytes(traits, c);
+  const int score_tiles = score_tile > 0 ? kScoreTiles * (score_tile + 16) : 0;
   return c.q_buffers * warpgroups(c) * aligned(64 * query) + c.stages * aligned(c.tile_n * key) + mbarriers +
-         parts;
+         parts + score_tiles;
 }
 
 /// Counts scores, the previous block's probabilities if they are still in use, and the output.
@@ -46,6 +50,10 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
                "skip_masked = 1 without a mask, window or chunk to skip by");
   key_map_rules::check(spec.traits, c, rules);
+  score_tile_rules::check(spec.traits, c, rules);
+  rules.expect(c.score_tiles == 0 || !splits_keys(c), "score_tiles = 1 with split keys");
+  rules.expect(c.score_tiles == 0 || c.skip_masked == 0,
+               "skip_masked = 1 with score_tiles = 1: all warpgroups take the same tiles");
   rules.expect(c.key_map == 0 || !splits_keys(c),
                "key_map = 1 with split keys: parts of tiles are counted without it");
   rules.expect(c.key_map == 0 || c.skip_masked == 0,
@@ -77,7 +85,8 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
     c.key_map = has_mask_text(traits) && !splits_keys(c) ? 1 : 0;
-    c.skip_masked = has_edges(traits) && c.key_map == 0;
+    c.score_tiles = score_tile_rules::has_capture(traits) && !splits_keys(c) ? 1 : 0;
+    c.skip_masked = has_edges(traits) && c.key_map == 0 && c.score_tiles == 0;
     c.stages = forward_sm90::most_stages(traits, c, arch);
     all.push_back(c);
   };
@@ -112,7 +121,10 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   const wgmma_rules::RegisterShares shares = forward_sm90::register_shares(spec);
-  return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}};
+  std::vector<RenderedConstant> constants{{"producer_registers", shares.producer},
+                                          {"consumer_registers", shares.consumer}};
+  score_tile_rules::add_constants(spec, 64, spec.config.tile_n, constants);
+  return constants;
 }
 
 /// S = Q K^T with both in shared memory, and O += P V with P in registers.
@@ -134,7 +146,8 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"pingpong", 0, 1},
                                  {"speculative_max", 0, 1},
                                  {"skip_masked", 0, 1},
-                                 {"key_map", 0, 1, 1, true}};
+                                 {"key_map", 0, 1, 1, true},
+                                 {"score_tiles", 0, 1, 1, true}};
 
 }  // namespace
 

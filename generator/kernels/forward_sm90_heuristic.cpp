@@ -6,6 +6,7 @@
 #include <generator/kernels/forward_time.h>
 #include <generator/kernels/heuristic_table.h>
 #include <generator/kernels/key_map_rules.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -40,7 +41,8 @@ bool changes_scores(const AttentionTraits& traits) {
 
 /// Whether texts read captured tensors for each score, which takes registers for addresses.
 bool reads_tensors(const AttentionTraits& traits) {
-  return traits.score_text != 0 && scores_read_tensors(score_texts(traits.score_text));
+  return traits.score_text != 0 && !score_tile_rules::has_capture(traits) &&
+         scores_read_tensors(score_texts(traits.score_text));
 }
 
 /// Whether what a mask shows is known by the device alone, until it runs.
@@ -54,7 +56,8 @@ KernelConfig completed(const AttentionTraits& traits, const Arch& arch, int warp
   c.kernel = KernelId::forward_sm90;
   c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
   if (c.schedule == kOneTileEach) c.schedule = kDynamicPersistent;
-  c.skip_masked = has_edges(traits);
+  c.score_tiles = score_tile_rules::has_capture(traits) && !splits_keys(c) ? 1 : 0;
+  c.skip_masked = has_edges(traits) && c.score_tiles == 0;
   c.stages = forward_sm90::most_stages(traits, c, arch);
   return c;
 }

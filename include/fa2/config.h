@@ -85,6 +85,8 @@ struct KernelConfig {
   std::int32_t column_warps = 1;
   /// 1: visits only the KV blocks of which the text of a mask shows something, by a map that the kernel key_map makes.
   std::int32_t key_map = 0;
+  /// forward_sm90 and backward_sm90: 1: TMA brings tiles of the capture that has an element per score; 0: each lane reads its elements.
+  std::int32_t score_tiles = 0;
 
   /// Calls field(name, value) for every tunable: all fields but `kernel`.
   template <class Self, class Visitor>
@@ -105,6 +107,7 @@ struct KernelConfig {
     field("bulk_sums", self.bulk_sums);
     field("column_warps", self.column_warps);
     field("key_map", self.key_map);
+    field("score_tiles", self.score_tiles);
   }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);

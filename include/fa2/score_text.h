@@ -40,13 +40,19 @@ enum class CaptureType : std::uint8_t { f16, bf16, f32, i32, i64, u8, boolean = 
 /// A tensor or a number that a call gives to texts. Texts call it by its name, with an index per dimension: `table(at.head, at.key)`.
 /// They get a float of a floating type, an int of i32 and u8, a long long of i64, a bool of boolean. An index outside [0, size) reads
 /// some element of the tensor, on GPUs; the interpreter reports it.
+///
+/// A tensor with an element per score, such as a bias, is of kPerScore: f16, bf16 or f32 of (batch, heads_q, seqlen_q, seqlen_k), which
+/// texts read as `pair(at)`. Kernels on wgmma bring its tiles to shared memory before they need them. The first two sizes may be 1,
+/// for all entries or heads the same; the keys are contiguous, and address and strides are multiples of 16 bytes. Other tensors are
+/// of 4 dimensions, `pair(at.batch, at.head, at.query, at.key)`, which takes longer.
 struct CaptureSpec {
   static constexpr int kNumber = -1;
+  static constexpr int kPerScore = -2;
 
   std::string name;  ///< an identifier; not `at`, `score`, or a function of texts
   CaptureType type = CaptureType::f32;
   int dimensions =
-      kNumber;  ///< 0..4 of a tensor; kNumber: AttentionArgs holds the number itself, as f32, i32, i64 or boolean
+      kNumber;  ///< 0..4 of a tensor; kNumber: AttentionArgs holds the number itself, as f32, i32, i64 or boolean; kPerScore
 };
 
 constexpr int kMostCaptures = 8;

@@ -14,6 +14,10 @@ FA2_DEVICE int position_in(int position, int length) {
   return position < length ? position : length > 0 ? length - 1 : 0;
 }
 
+FA2_DEVICE int place_in_tile(int position, int first) {
+  return position < first ? 0 : position - first;
+}
+
 template <class Value>
 FA2_DEVICE Value load_capture(const Value* address, Site site) {
   Value value;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <core/element_type.h>
+#include <core/text_reads.h>
 #include <fa2/score_text.h>
 #include <operation/operands/overlap.h>
 
@@ -22,7 +23,7 @@ inline ByteRange captured_bytes(const CaptureSpec& spec, const ScoreCapture& cap
   ByteRange range;
   range.begin = static_cast<Int128>(reinterpret_cast<std::uintptr_t>(capture.data));
   range.end = range.begin + bytes;
-  for (int i = 0; i < spec.dimensions; ++i) {
+  for (int i = 0; i < dimensions_of(spec); ++i) {
     const Int128 reach = (Int128{capture.sizes[i]} - 1) * capture.strides[i] * bytes;
     (reach < 0 ? range.begin : range.end) += reach;
   }
@@ -34,7 +35,7 @@ inline ByteRange gradient_bytes(const CaptureSpec& spec, const ScoreCapture& cap
   ByteRange range;
   range.begin = static_cast<Int128>(reinterpret_cast<std::uintptr_t>(gradient));
   Int128 elements = 1;
-  for (int i = 0; i < spec.dimensions; ++i)
+  for (int i = 0; i < dimensions_of(spec); ++i)
     elements *= std::clamp<std::int64_t>(capture.sizes[i], 1, std::numeric_limits<std::int32_t>::max());
   range.end = range.begin + elements * Int128{sizeof(float)};
   return range;

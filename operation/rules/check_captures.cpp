@@ -51,14 +51,46 @@ bool check_sizes(Violations& found, const std::string& name, const CaptureSpec& 
   bool fit = true;
   for (int i = 0; i < kMostCaptureDimensions; ++i) {
     const std::int64_t size = capture.sizes[i];
-    const bool is_used = i < spec.dimensions;
+    const bool is_used = i < dimensions_of(spec);
     if (is_used ? size >= 1 && size <= std::numeric_limits<std::int32_t>::max() : size == 0) continue;
     found.push_back({fmt::format("{}.sizes[{}]", name, i), fmt::format("{}", size),
-                     is_used ? std::string("must be in 1..2147483647")
-                             : fmt::format("must be 0: the texts capture {} dimensions", spec.dimensions)});
+                     is_used
+                         ? std::string("must be in 1..2147483647")
+                         : fmt::format("must be 0: the texts capture {} dimensions", dimensions_of(spec))});
     fit = false;
   }
   return fit;
+}
+
+/// Checks that a tensor has an element per score, where TMA can read it.
+void check_per_score(Violations& found, const std::string& name, const CaptureSpec& spec,
+                     const ScoreCapture& capture, const AttentionProblem& p) {
+  const auto extent = [](std::int64_t of) { return std::max<std::int64_t>(of, 1); };  // no size is 0
+  const std::int64_t extents[] = {extent(p.batch), extent(p.heads_q), extent(p.seqlen_q), extent(p.seqlen_k)};
+  constexpr const char* kExtents[] = {"batch", "heads_q", "seqlen_q", "seqlen_k"};
+  const std::int64_t elements = 16 / bytes_of(spec.type);
+  const auto refuse = [&](const char* member, int i, std::int64_t value, std::string rule) {
+    found.push_back({fmt::format("{}.{}[{}]", name, member, i), fmt::format("{}", value), std::move(rule)});
+  };
+  for (int i = 0; i < kMostCaptureDimensions; ++i) {
+    const std::int64_t size = capture.sizes[i], stride = capture.strides[i];
+    const bool may_be_shared = i < 2;
+    if (size != extents[i] && !(may_be_shared && size == 1))
+      refuse("sizes", i, size,
+             fmt::format("must be {} = {}{}: it has an element per score", kExtents[i], extents[i],
+                         may_be_shared ? " or 1" : ""));
+    if (size <= 1) continue;
+    if (i == kMostCaptureDimensions - 1) {
+      if (stride != 1) refuse("strides", i, stride, "must be 1: keys are contiguous");
+    } else if (stride % elements != 0 || stride < 0 || (stride == 0 && !may_be_shared)) {
+      refuse("strides", i, stride,
+             fmt::format("must be a {}multiple of {}, 16 bytes; a capture of 4 dimensions may have any",
+                         may_be_shared ? "" : "positive ", elements));
+    }
+  }
+  if (reinterpret_cast<std::uintptr_t>(capture.data) % 16 != 0)
+    found.push_back({name + ".data", fmt::format("{}", capture.data),
+                     "must be a multiple of 16 bytes; that of a capture of 4 dimensions need not"});
 }
 
 void check_tensor(Violations& found, const std::string& name, const CaptureSpec& spec,
@@ -73,7 +105,7 @@ void check_tensor(Violations& found, const std::string& name, const CaptureSpec&
     found.push_back({name + ".data", fmt::format("{:#x}", address),
                      fmt::format("must be a multiple of {} bytes, one element", bytes_of(spec.type))});
   if (!fits) return;
-  const int last = spec.dimensions - 1;
+  const int last = dimensions_of(spec) - 1;
   constexpr Int128 kMost = std::numeric_limits<std::int32_t>::max();
   if (last >= 0) {
     const Int128 stride = Int128{capture.strides[last]} * bytes_of(spec.type);
@@ -181,10 +213,13 @@ void check_captures(Violations& found, const AttentionProblem& problem, const At
   }
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::string name = "captures." + specs[i].name;
-    if (specs[i].dimensions == CaptureSpec::kNumber)
+    if (specs[i].dimensions == CaptureSpec::kNumber) {
       check_number(found, name, specs[i], args.captures[i]);
-    else
-      check_tensor(found, name, specs[i], args.captures[i], operands);
+      continue;
+    }
+    check_tensor(found, name, specs[i], args.captures[i], operands);
+    if (specs[i].dimensions == CaptureSpec::kPerScore)
+      check_per_score(found, name, specs[i], args.captures[i], problem);
   }
 }
 

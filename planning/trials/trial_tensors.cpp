@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <generator/key_value_format.h>
 #include <generator/sequences.h>
+#include <operation/operands/captured_bytes.h>
 #include <planning/trials/trial_tensors.h>
 #include <runtime/log.h>
 
@@ -100,13 +101,23 @@ void TrialTensors::point() {
   operands_ = operands_of(problem_, args_, is_backward_);
 }
 
+/// Captures read one element wherever they look. Of an element per score, rows of neighbouring queries overlap.
 void TrialTensors::point_captures() {
-  captured_ = DeviceBuffer(sizeof(std::int64_t));
+  constexpr std::int64_t kRow = 16;  // bytes between two
+  captured_ = DeviceBuffer(
+      static_cast<std::size_t>(kRow * problem_.seqlen_q + std::int64_t{sizeof(float)} * problem_.seqlen_k) +
+      sizeof(std::int64_t));
   captured_.fill(0, stream_.get());
   for (const CaptureSpec& spec : score_texts(problem_.score_text).captures) {
     ScoreCapture& capture = captures_.emplace_back();
     if (spec.dimensions == CaptureSpec::kNumber) continue;
     capture.data = captured_.data();
+    if (spec.dimensions == CaptureSpec::kPerScore) {
+      capture = {.data = captured_.data(),
+                 .sizes = {1, 1, problem_.seqlen_q, problem_.seqlen_k},
+                 .strides = {0, 0, kRow / bytes_of(spec.type), 1}};
+      continue;
+    }
     std::fill_n(capture.sizes, spec.dimensions, std::numeric_limits<std::int32_t>::max());
   }
   args_.forward.captures = captures_.data();

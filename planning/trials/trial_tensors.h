@@ -48,7 +48,7 @@ class TrialTensors {
   bool is_backward_;
   const OwnedStream& stream_;
   std::vector<DeviceBuffer> buffers_;   ///< by role; empty: no kernel of the pass needs the operand
-  std::vector<ScoreCapture> captures_;  ///< of texts of scores: one element wherever they look
+  std::vector<ScoreCapture> captures_;  ///< of texts of scores
   DeviceBuffer captured_{0};
   BackwardArgs args_;
   std::vector<Operand> operands_;

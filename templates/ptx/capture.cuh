@@ -18,6 +18,12 @@ FA2_DEVICE int position_in(int position, int) {
   return position;
 }
 
+/// Returns where a position_in() lies in a tile that begins at `first`. On the interpreter, one beyond a length may lie before a tile
+/// that begins there.
+FA2_DEVICE int place_in_tile(int position, int first) {
+  return position - first;
+}
+
 // Loads from memory that nothing writes while the kernel runs. The compiler may merge and move them.
 
 FA2_DEVICE float ld_capture(const float* address) {

@@ -94,6 +94,20 @@ TEST_CASE("ld.shared.v2.f32 loads two floats in order, whatever their bits") {
   CHECK(out == in);
 }
 
+TEST_CASE("ld.shared.u16 loads either half of a word") {
+  if (cannot_run()) return;
+  const auto in = words();
+  const auto out = run_over<std::uint32_t>(
+      in, in.size(),
+      "const SharedAddress s = dynamic_shared();\n"
+      "for (int i = thread_index(); i < p.count; i += 32) st_shared_u32(s + 4 * i, p.in[i]);\n"
+      "bar_warp_sync();\n"
+      "for (int i = thread_index() ^ 5; i < p.count; i += 32)\n"
+      "  p.out[i] = ld_shared_u16(s + 4 * i) | ld_shared_u16(s + 4 * i + 2) << 16;",
+      32, 4 * 512);
+  CHECK(out == in);
+}
+
 TEST_CASE("st.global.u32 stores a word") {
   if (cannot_run()) return;
   const auto in = words();

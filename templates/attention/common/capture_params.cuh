@@ -13,6 +13,12 @@ struct CaptureParams {
   int sizes[4];
 };
 
+/// The tensor map of the capture whose tiles a kernel brings to shared memory. Words, because a struct that holds a TensorMap has another
+/// size; they lie where TMA needs them.
+struct CaptureMapParams {
+  unsigned long long words[16];
+};
+
 /// A map of the blocks of 16 or more columns of which a tile of rows sees something, by the text of a mask: bits in words of 32
 /// blocks. Of each tile first `words` that say which blocks some row sees, then as many that say which the text shows wholly.
 struct KeyMapParams {
@@ -23,7 +29,7 @@ struct KeyMapParams {
   int batches;  ///< likewise
   int unused[10];
 };
-static_assert(sizeof(CaptureParams) == 64 && sizeof(KeyMapParams) == 64,
+static_assert(sizeof(CaptureParams) == 64 && sizeof(KeyMapParams) == 64 && sizeof(CaptureMapParams) == 128,
               "AttentionParams stay where TensorMaps end");
 
 }  // namespace fa2

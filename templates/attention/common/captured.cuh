@@ -24,6 +24,11 @@ FA2_DEVICE i64 offset_in(const CaptureParams& capture, Index... index) {
   return offset;
 }
 
+/// Returns the index in a dimension of a tensor that has an element per score: 0 in a dimension that all share.
+FA2_DEVICE int index_of_score(int index, int size) {
+  return size == 1 ? 0 : ptx::index_in(index, size);
+}
+
 /// Returns the address of an element.
 template <class Stored>
 FA2_DEVICE const Stored* address_of(const CaptureParams& capture, i64 offset) {

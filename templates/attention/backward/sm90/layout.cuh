@@ -1,6 +1,7 @@
 // Shared memory of the fused backward kernel on wgmma.
 #pragma once
 
+#include "attention/common/staged_scores.cuh"
 #include "tile/swizzled_tile.cuh"
 
 namespace fa2 {
@@ -9,7 +10,7 @@ namespace fa2 {
 /// ring of dO, whose slots carry LSE and delta per row. Last come slots for dS, which all warpgroups read.
 /// Ping-pong scheduling needs a third slot, because one warpgroup writes while the other reads the two
 /// before. The blocks of a cluster have room for what the other one sends: dS, and half of K's columns. With
-/// bulk_sums each warpgroup has room for its dQ of an iteration.
+/// bulk_sums each warpgroup has room for its dQ of an iteration. With score_tiles each slot of Q has a StagedScores per warpgroup.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
@@ -34,7 +35,9 @@ struct BackwardLayoutSm90 {
   static constexpr int value_start = key_tiles * KeyTile::bytes;
   static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
-  static constexpr int score_start = output_start + Config::output_stages * aligned(OutputTile::bytes);
+  static constexpr int staged_bytes = StagedBytes<Config>::of_tile;
+  static constexpr int staged_start = output_start + Config::output_stages * aligned(OutputTile::bytes);
+  static constexpr int score_start = staged_start + Config::stages * key_tiles * staged_bytes;
   static constexpr int weights_start = score_start + score_places * key_tiles * ScoreTile::bytes;
   static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
   static constexpr int received_start = weights_start + 2 * weights_bytes;
@@ -61,6 +64,10 @@ struct BackwardLayoutSm90 {
   }
   FA2_DEVICE OutputTile d_output(int slot) const {
     return {at(output_start + slot * aligned(OutputTile::bytes))};
+  }
+  /// Returns where the StagedScores of one key tile lie.
+  FA2_DEVICE SharedAddress staged(int slot, int tile) const {
+    return at(staged_start + (slot * key_tiles + tile) * staged_bytes);
   }
   /// Returns the dS of one key tile.
   FA2_DEVICE ScoreTile scores(int place, int tile) const {

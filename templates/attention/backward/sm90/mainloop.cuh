@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
+#include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/query_gradient.cuh"
 #include "attention/common/warpgroup_order.cuh"
 #include "tile/wgmma_gemm.cuh"
@@ -191,7 +192,11 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, PreparedOffsets> statistics{dq.shared.offsets(at.index),
                                                           dq.shared.deltas(at.index)};
-    const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
+    ScoreMod<Config> score_mod = score_mod_of(params, work, step);
+    if constexpr (Config::score_tiles != 0)
+      score_mod.text.staged = {{dq.shared.staged(at.index, warpgroup)},
+                               step.n * Config::tile_n,
+                               work.first_key() + 64 * warpgroup};
     // With dropout, values are computed again instead of kept, because no registers are left.
     const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
     const Dropout<Config> of_head = dropout_of_step(dropout_of<Config>(params.attention), params, work, step);
@@ -209,6 +214,8 @@ struct BackwardMainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(gradients);
       of.to_gradients(scores, gradients);
+      if constexpr (Config::score_tiles != 0)
+        add_bias_gradient(params.attention, work, step, gradients, first_row, step.n * Config::tile_n);
       of_head.drop_marked(scores);
     }
     FA2_UNROLL

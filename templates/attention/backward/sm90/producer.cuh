@@ -53,7 +53,7 @@ struct BackwardProducer {
 
   FA2_DEVICE void load_queries(const QueryStep& step, const PipelineState<Config::stages>& state,
                                const PipelineState<Config::output_stages>& output_state) const {
-    constexpr int kStatistics = 4 * Config::tile_n;
+    constexpr int kStatistics = 4 * Config::tile_n, kStaged = Layout::key_tiles * Layout::staged_bytes;
     const BackwardParams& backward = params.backward;
     const int slot = state.index, first_row = step.n * Config::tile_n;
     const TensorRows rows = query_rows(backward.attention, work, step.head, first_row);
@@ -63,9 +63,16 @@ struct BackwardProducer {
     ptx::mbarrier_wait(shared.queries_empty(slot), state.phase ^ 1);
     if (ptx::elect_one()) {
       const SharedAddress full = shared.queries_full(slot);
-      ptx::mbarrier_arrive_expect_tx(full, Layout::QueryTile::bytes + kStatistics);
+      ptx::mbarrier_arrive_expect_tx(full, Layout::QueryTile::bytes + kStatistics + kStaged);
       tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.queries(slot), params.q, rows, full);
       ptx::bulk_load(shared.offsets(slot), delta + backward.statistic_count, kStatistics, full);
+      if constexpr (kStaged > 0) {
+        FA2_UNROLL
+        for (int w = 0; w < Layout::key_tiles; ++w) {
+          const StagedScores<Config> tile{{shared.staged(slot, w)}, first_row, work.first_key() + 64 * w};
+          tile.load(backward.attention, step.head, work.at.batch, full);
+        }
+      }
     }
     ptx::bar_warp_sync();
     const int output_slot = output_state.index;

@@ -32,6 +32,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
   const AttentionParams& attention = params.attention;
   const WarpgroupOrder<Config> order{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
+  StagedReader<Config> staged{shared, warpgroup};
   TileFollower<Config> tiles{params, shared};
   OutputStore<Config> store{params, shared, tiles.turn, ring, warpgroup};
   order.start();
@@ -42,7 +43,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;
     const Mask<Config> mask = mask_of<Config>(attention, tile.shape);
-    const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
+    ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
     const auto queries = shared.queries(buffer, warpgroup);
@@ -57,7 +58,8 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
         dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
     const Descales<Config> descales =
         descales_of<Config>(attention, at.batch, at.head / attention.queries_per_kv);
-    MainloopSm90<Config> mainloop{mask, score_mod, dropout, descales, order, ring, store, queries, warp_row};
+    MainloopSm90<Config> mainloop{mask, score_mod, dropout, descales, order,
+                                  ring, staged,    store,   queries,  warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
     KeyBlocks<Config> loaded =
         of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);

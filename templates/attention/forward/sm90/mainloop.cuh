@@ -11,6 +11,7 @@
 #include "attention/common/warpgroup_order.cuh"
 #include "attention/forward/sm90/epilogue.cuh"
 #include "attention/forward/sm90/pipeline.cuh"
+#include "attention/forward/sm90/staged_ring.cuh"
 #include "tile/gemm.cuh"
 #include "tile/wgmma_gemm.cuh"
 
@@ -29,11 +30,12 @@ struct MainloopSm90 {
       Config::speculative_max && !Config::softcap && !Config::alibi && !ScoreMod<Config>::modifies;
 
   const Mask<Config>& mask;
-  const ScoreMod<Config>& score_mod;
+  ScoreMod<Config>& score_mod;
   const Dropout<Config>& dropout;
   const Descales<Config>& descales;
   const WarpgroupOrder<Config>& order;
   KeyValueReader<Config>& ring;
+  StagedReader<Config>& staged;
   OutputStore<Config>& store;
   typename Layout::QueryTile queries;
   int first_row;  ///< first row of this warp in the sequence
@@ -112,7 +114,9 @@ struct MainloopSm90 {
     ptx::wgmma_wait_group<0>();
     hold(scores);
     descales.scale_scores(scores);
+    staged.wait(score_mod, first_row, n);
     modify(n, own);
+    staged.release();
     ring.consumer_release(first);
     largest.add(scores);
     softmax.step(scores);
@@ -187,12 +191,14 @@ struct MainloopSm90 {
     ptx::wgmma_wait_group<Config::overlap ? 1 : 0>();
     hold(scores);
     descales.scale_scores(scores);
+    staged.wait(score_mod, first_row, n);
     bool rises;
     if constexpr (searches) {
       rises = guess_or_search(n, blocks, keys, guesses, plain);
     } else {
       rises = guess_or_step(n, blocks, keys, guesses);
     }
+    staged.release();
     if constexpr (Config::overlap) {
       // No branch may contain a wait: the warpgroup's four warps must execute the same one.
       ptx::wgmma_wait_group<0>();

@@ -68,6 +68,11 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
       ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps + kLoadingWarps - 1);
     }
     if constexpr (Config::varlen) ptx::mbarrier_init(shared.edge_full(), 1);
+    FA2_UNROLL
+    for (int slot = 0; slot < SharedLayoutSm90<Config>::staged_slots; ++slot) {
+      ptx::mbarrier_init(shared.staged_full(slot), 1);
+      ptx::mbarrier_init(shared.staged_empty(slot), kConsumerWarps);
+    }
     ptx::fence_mbarrier_init();
   }
   ptx::bar_sync();

@@ -5,6 +5,7 @@
 #include "attention/common/key_blocks.cuh"
 #include "attention/forward/sm90/page_loads.cuh"
 #include "attention/forward/sm90/query_box.cuh"
+#include "attention/forward/sm90/staged_ring.cuh"
 #include "attention/forward/sm90/tile_schedule.cuh"
 #include "attention/forward/sm90/widened_rows.cuh"
 #include "ptx/dependent_launch.cuh"
@@ -25,6 +26,7 @@ struct Producer {
   int warp;  ///< 0: the producer; others copy rows next to it
   PipelineState<Config::stages> state;
   u32 edge_phase = 0;
+  StagedLoads<Config> staged{};
 
   template <class Tiles>
   FA2_DEVICE void run(Tiles tiles) {
@@ -51,6 +53,7 @@ struct Producer {
         if (n >= blocks.begin) load_keys(mask, at, {n, here}, next);
         // Runs even without a key, because the output may pass through the memory of the queries.
         if (n == last && warp == 0) load_queries(mask.shape, at, tiles.turn);
+        if (n >= blocks.begin && warp == 0) staged.load(shared, params.attention, at, n);
         const Block behind{kBehind == 0 ? n : blocks.has_map ? n_above : n + 1, kBehind ? above : here};
         if (!Config::values_in_keys && behind.n <= last && behind.n >= blocks.begin)
           load_values(mask, at, behind, next);

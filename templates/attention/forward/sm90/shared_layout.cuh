@@ -1,6 +1,7 @@
 // Shared memory of the sm90 forward kernel: tiles and mbarriers.
 #pragma once
 
+#include "attention/common/staged_scores.cuh"
 #include "attention/common/tile_schedule.cuh"
 #include "tile/swizzled_tile.cuh"
 
@@ -31,14 +32,20 @@ struct SharedLayoutSm90 {
       OutputTile::bytes <= slot_bytes && Config::stages > warpgroups;
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
-  static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
+  /// The ring of StagedScores, one of each warpgroup in a slot.
+  static constexpr int staged_slots = Config::score_tiles != 0 ? 2 : 0;
+  static constexpr int staged_bytes = StagedBytes<Config>::of_tile;
+  static constexpr int staged_start = ring_start + Config::stages * slot_bytes;
+  static constexpr int mbarrier_start = staged_start + staged_slots * warpgroups * staged_bytes;
   /// Bytes of an announced tile: its coordinates; with varlen its sequence's rows; under split KV its split.
   static constexpr bool splits_keys = Config::schedule == kSplitKeys;
   static constexpr int tile_bytes = 16 + (Config::varlen ? 16 : 0) + (splits_keys ? 16 : 0);
   /// Two mbarriers per slot and per query buffer, and four for announced tiles; two announced tiles; one
-  /// mbarrier for edges; one word per warpgroup.
-  static constexpr int bytes = mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) +
-                               2 * tile_bytes + (Config::varlen ? 8 : 0) + (splits_keys ? 16 : 0);
+  /// mbarrier for edges; one word per warpgroup; two mbarriers per slot of staged tiles.
+  static constexpr int staged_mbarrier_start =
+      mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) + 2 * tile_bytes +
+      (Config::varlen ? 8 : 0) + (splits_keys ? 16 : 0);
+  static constexpr int bytes = staged_mbarrier_start + 16 * staged_slots;
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
@@ -52,6 +59,10 @@ struct SharedLayoutSm90 {
   }
   FA2_DEVICE ValueTile values(int slot) const { return {keys(slot).base}; }
   FA2_DEVICE OutputTile output(int slot) const { return {keys(slot).base}; }
+  /// Returns where a warpgroup's StagedScores lie.
+  FA2_DEVICE SharedAddress staged(int slot, int warpgroup) const {
+    return base + static_cast<u32>(staged_start + (slot * warpgroups + warpgroup) * staged_bytes);
+  }
 
   /// mbarriers: slot_full completes when the slot is loaded, slot_empty when it may be loaded again.
   FA2_DEVICE SharedAddress slot_full(int slot) const { return mbarrier(slot); }
@@ -74,6 +85,11 @@ struct SharedLayoutSm90 {
   FA2_DEVICE SharedAddress all_are_stored(int warpgroup) const {
     return tile(2) + static_cast<u32>((Config::varlen ? 8 : 0) + 4 * warpgroup);
   }
+
+  FA2_DEVICE SharedAddress staged_full(int slot) const {
+    return base + static_cast<u32>(staged_mbarrier_start + 8 * slot);
+  }
+  FA2_DEVICE SharedAddress staged_empty(int slot) const { return staged_full(staged_slots + slot); }
 
  private:
   FA2_DEVICE SharedAddress mbarrier(int index) const {

@@ -1,0 +1,69 @@
+// Tiles of the captured tensor that has an element per score (CaptureSpec::kPerScore), in shared memory.
+#pragma once
+
+#include "attention/common/captured.cuh"
+#include "tile/tma_copy.cuh"
+
+namespace fa2 {
+
+namespace score {
+
+/// Returns an element in shared memory, as texts see it.
+template <class Stored>
+FA2_DEVICE float staged_element(SharedAddress address) {
+  return ptx::cvt_f32_x2<Stored>(ptx::ld_shared_u16(address)).low;
+}
+template <>
+FA2_DEVICE float staged_element<float>(SharedAddress address) {
+  return ptx::ld_shared_f32(address);
+}
+
+}  // namespace score
+
+/// A tile of a warpgroup's scores, and the position of its first one.
+template <class Config>
+struct StagedScores {
+  static constexpr int element_bytes = Config::staged_bytes;
+  using Tile = SwizzledTile<Config::staged_queries, Config::staged_keys * element_bytes / 2>;
+
+  Tile tile{};
+  int first_query = 0;
+  int first_key = 0;
+
+  /// Returns the element of a score in the tile.
+  template <class Stored, class Position>
+  FA2_DEVICE float read(const Position& at) const {
+    const u32 byte = static_cast<u32>(ptx::place_in_tile(at.key, first_key)) * element_bytes;
+    const int row = ptx::place_in_tile(at.query, first_query);
+    const SharedAddress chunk = tile.chunk_address(row, static_cast<int>(byte / 16 * 8));
+    return score::staged_element<Stored>(chunk + byte % 16);
+  }
+
+  /// Starts to load the tile of a query head. Elements outside the tensor become zeros. One thread must call it, and the mbarrier
+  /// must already expect the bytes. `Params`: AttentionParams, whose captures are known where this is used.
+  template <class Params>
+  FA2_DEVICE void load(const Params& params, int head, int batch, SharedAddress full) const {
+    constexpr int kKeysOfGroup = Tile::group_cols * 2 / element_bytes;
+    const TensorMap& map = reinterpret_cast<const TensorMap&>(params.capture_map);
+    const CaptureParams& capture = params.list[Config::staged_capture];
+    FA2_NO_UNROLL
+    for (int group = 0; group < Tile::groups; ++group) {
+      const ptx::TensorCoordinates box{{first_key + group * kKeysOfGroup, first_query,
+                                        capture.strides[1] == 0 ? 0 : head,
+                                        capture.strides[0] == 0 ? 0 : batch, 0}};
+      ptx::tma_load(tile.base + static_cast<u32>(group * Tile::group_bytes), map, box, full);
+    }
+  }
+};
+
+/// The bytes of a StagedScores; 0 for kernels without them.
+template <class Config, bool kExist = Config::score_tiles != 0>
+struct StagedBytes {
+  static constexpr int of_tile = 0;
+};
+template <class Config>
+struct StagedBytes<Config, true> {
+  static constexpr int of_tile = StagedScores<Config>::Tile::bytes;
+};
+
+}  // namespace fa2
