@@ -28,7 +28,8 @@ def parse_args():
     p.add_argument("--seqlen", type=int, action="append", help="repeatable; default: 4096")
     p.add_argument("--tokens", type=int, default=16384, help="batch * seqlen")
     p.add_argument("--heads", type=int, default=16)
-    p.add_argument("--config", help="pins the configuration of the kernels with the bias")
+    p.add_argument("--config", action="append", default=[], help="also times this configuration of the kernels with the bias; repeatable")
+    p.add_argument("--no-peers", action="store_true")
     p.add_argument("--no-flex", action="store_true")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--burst-ms", type=float, default=5.0)
@@ -92,9 +93,8 @@ def own_run(library, q, k, v, bias, d_out):
 
     variant = variants.Variants()
     if bias is not None:
-        wide = bias.expand(*q.shape[:3], k.shape[2])
-        text = library.make_score_text(bias=TEXT, captures={"pair": wide})
-        variant = variants.Variants(score_text=text, captures=[wide])
+        text = library.make_score_text(bias="return pair(at);", captures={"pair": bias}, per_score=["pair"])
+        variant = variants.Variants(score_text=text, captures=[bias])
     o = torch.full_like(q, math.nan)
     lse = torch.empty(q.shape[:3], device="cuda") if d_out is not None else None
     forward, _ = library.plan(q, k, v, o, False, lse=lse, variant=variant)
@@ -102,20 +102,18 @@ def own_run(library, q, k, v, bias, d_out):
     if d_out is None:
         return forward, [o]
     gradients = [torch.full_like(t, math.nan) for t in (q, k, v)]
-    d_captures = () if bias is None else (torch.empty(wide.shape, device="cuda"),)
+    d_captures = () if bias is None else (torch.empty(bias.shape, device="cuda"),)
     backward, _ = library.backward_plan(q, k, v, o, lse, d_out, gradients, False, variant=variant, d_captures=d_captures)
     backward()
     return backward, gradients
-
-
-TEXT = "return pair(at.batch, at.head, at.query, at.key);"
 
 
 def main():
     import torch
 
     a = parse_args()
-    library, pinned, rng = binding.Library(a.library), binding.Library(a.library, config=a.config), random.Random(1)
+    library, rng = binding.Library(a.library), random.Random(1)
+    pinned = {config: binding.Library(a.library, config=config) for config in a.config}
     lines = ["| bias | keys | plain | with bias | EFFICIENT | CUDNN | FLEX | over plain | over the better of SDPA |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for shape in a.shape or ("1,h", "b,h"):
         for seqlen in a.seqlen or (4096,):
@@ -127,9 +125,10 @@ def main():
             expected = reference(q, k, v, bias, d_out)
             systems = {}
             systems["plain"], _ = own_run(library, q, k, v, None, d_out)
-            systems["with bias"], made = own_run(pinned, q, k, v, bias, d_out)
-            check("with bias", made, expected)
-            for name, run in peers_of(q, k, v, bias, d_out, not a.no_flex).items():
+            for name, of in {"with bias": library, **pinned}.items():
+                systems[name], made = own_run(of, q, k, v, bias, d_out)
+                check(name, made, expected)
+            for name, run in ({} if a.no_peers else peers_of(q, k, v, bias, d_out, not a.no_flex)).items():
                 try:
                     made = run()
                     check(name, [made] if d_out is None else made[:3], expected)
@@ -141,7 +140,7 @@ def main():
             sdpa = min(us.get("EFFICIENT", math.inf), us.get("CUDNN", math.inf))
             cells = [f"{us[s]:.0f}" if s in us else "-" for s in ("plain", "with bias", "EFFICIENT", "CUDNN", "FLEX")]
             lines.append(f"| ({shape},s,s) | {seqlen} | " + " | ".join(cells) + f" | {us['plain'] / us['with bias']:.2f} | {sdpa / us['with bias']:.2f} |")
-            print(lines[-1], flush=True)
+            print(lines[-1], *(f"{us[config]:.0f} {config}" for config in a.config), sep="\n  ", flush=True)
             torch._dynamo.reset()
     what = "backward with the bias's gradient" if a.backward else "forward"
     dtype = "float32" if a.float32 else "bfloat16"

@@ -33,6 +33,9 @@ class ScoreText(C.Structure):
 CAPTURE_DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "int32": 3, "int64": 4, "uint8": 5, "bool": 7}
 
 
+PER_SCORE = -2  # dimensions
+
+
 class CaptureSpec(C.Structure):
     _fields_ = [("name", C.c_char_p), ("dtype", C.c_int32), ("dimensions", C.c_int32)]
 
@@ -66,10 +69,11 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def make_score_text(self, bias=None, mod=None, mask=None, captures=None):
-        """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor."""
+    def make_score_text(self, bias=None, mod=None, mask=None, captures=None, per_score=()):
+        """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor. `per_score`: the names of those
+        with an element per score."""
         captures = captures or {}
-        specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], t.dim()) for n, t in captures.items()))
+        specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], PER_SCORE if n in per_score else t.dim()) for n, t in captures.items()))
         of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
         number = C.c_int64()
         self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), specs, C.c_size_t(len(captures)), C.byref(number)))
