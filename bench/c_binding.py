@@ -37,6 +37,12 @@ class CaptureSpec(C.Structure):
     _fields_ = [("name", C.c_char_p), ("dtype", C.c_int32), ("dimensions", C.c_int32)]
 
 
+class ScoreTexts(C.Structure):
+    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32)]
+    _fields_ += [(name, C.POINTER(ScoreText)) for name in ("bias", "mod", "mod_slope", "mask")]
+    _fields_ += [("captures", C.POINTER(CaptureSpec)), ("capture_count", C.c_size_t)]
+
+
 class Capture(C.Structure):
     _fields_ = [("data", C.c_void_p), ("number", C.c_double), ("sizes", C.c_int64 * 4), ("strides", C.c_int64 * 4)]
 
@@ -66,13 +72,16 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def make_score_text(self, bias=None, mod=None, mask=None, captures=None):
+    def make_score_text(self, bias=None, mod=None, mod_slope=None, mask=None, captures=None):
         """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor."""
         captures = captures or {}
         specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], t.dim()) for n, t in captures.items()))
-        of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
+        texts = ScoreTexts(struct_size=C.sizeof(ScoreTexts), captures=specs, capture_count=len(captures))
+        for name, text in (("bias", bias), ("mod", mod), ("mod_slope", mod_slope), ("mask", mask)):
+            if text:
+                setattr(texts, name, C.pointer(ScoreText(text.encode(), None, 1, 0)))
         number = C.c_int64()
-        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), specs, C.c_size_t(len(captures)), C.byref(number)))
+        self.check(self.lib.fa2_make_score_text(C.byref(texts), C.byref(number)))
         return number.value
 
     def problem(self, q, k, v, causal, variant=None, packed=None):

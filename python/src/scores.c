@@ -65,9 +65,11 @@ PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t coun
   if (spec_count < 0) return NULL;
   for (Py_ssize_t i = 0; i < spec_count; ++i)
     if (read_spec(PyTuple_GetItem(args[SPECS], i), &specs[i]) < 0) return NULL;
+  fa2_score_texts all = FA2_SCORE_TEXTS_INIT;
+  all.bias = &texts[0], all.mod = &texts[1], all.mask = &texts[2];
+  all.captures = specs, all.capture_count = (size_t)spec_count;
   int64_t number;
-  const fa2_status status =
-      fa2_make_score_text(&texts[0], &texts[1], &texts[2], specs, (size_t)spec_count, &number);
+  const fa2_status status = fa2_make_score_text(&all, &number);
   return status == FA2_OK ? PyLong_FromLongLong(number) : raise_status(status);
 }
 

@@ -60,18 +60,18 @@ impl ScoreTexts<'_> {
         let names = captures.iter().map(|(name, _)| c_string("a capture", name)).collect::<Result<Vec<_>, _>>()?;
         let specs: Vec<_> = names.iter().zip(captures).map(|(name, (_, capture))| capture.spec(name)).collect();
         let text = |of: &CString| sys::fa2_score_text { text: of.as_ptr(), ..Default::default() };
+        let (bias, modify, mask) = (text(&bias), text(&modify), text(&mask));
+        let texts = sys::fa2_score_texts {
+            bias: &bias,
+            r#mod: &modify,
+            mask: &mask,
+            captures: specs.as_ptr(),
+            capture_count: specs.len(),
+            ..Default::default()
+        };
         let mut number = 0;
         // SAFETY: the strings and structs live until the call returns.
-        check(unsafe {
-            sys::fa2_make_score_text(
-                &text(&bias),
-                &text(&modify),
-                &text(&mask),
-                specs.as_ptr(),
-                specs.len(),
-                &mut number,
-            )
-        })?;
+        check(unsafe { sys::fa2_make_score_text(&texts, &mut number) })?;
         Ok(Scores {
             number,
             captures: captures.iter().map(|(name, capture)| capture.raw(name)).collect::<Result<_, _>>()?,
