@@ -8,6 +8,7 @@ F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
 DQ, DK, DV, D_CAPTURES, BITWISE = 1, 2, 4, 16, 256
 DROPOUT_SEED = 1
+MAP_VERSION = 1  # of held maps, whose captures never change
 
 
 def dtype_of(tensor):
@@ -169,11 +170,21 @@ class Library:
         run = lambda _, args, stream: self.lib.fa2_append(self.context, C.byref(problem), args, stream)  # noqa: E731
         return self.launcher(run, None, args, (q, k_new, v_new, k, v, seqlens, cos, sin, table))
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None):
+    def hold_map(self, find, problem, args, forward):
+        """Finds the blocks that the variant's mask shows, for calls of `args`. `forward`, the attention's part of them, gets the
+        map, which lives as long as the process. `find`: fa2_map_blocks or fa2_map_blocks_of_backward."""
+        import torch
+
+        block_map, stream = C.c_void_p(), torch.cuda.current_stream().cuda_stream
+        self.check(self.lib.fa2_block_map_create(C.c_uint64(MAP_VERSION), C.byref(block_map)))
+        self.check(find(self.context, C.byref(problem), C.byref(args), block_map, C.c_void_p(stream)))
+        forward.block_map, forward.block_map_version = block_map.value, MAP_VERSION
+
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None, holds_map=False):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: tensors are (1, heads, total, dim), and
         packed has `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, the keys of each sequence.
         `pages`: (pages of K, pages of V, table), which are read instead of k and v; the shapes of these give the
-        sequence lengths. The plan has its own workspace."""
+        sequence lengths. `holds_map`: the map of a mask's blocks is made now, not in each launch. The plan has its own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
@@ -190,12 +201,15 @@ class Library:
         args.seqused_k = used.data_ptr() if used is not None else None
         if pages is not None:
             args.page_table, args.page_table_stride = table.data_ptr(), table.stride(0)
+        if holds_map:
+            self.hold_map(self.lib.fa2_map_blocks, problem, args, args)
         run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, pages, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
-    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None, d_captures=()):
+    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None, d_captures=(), holds_map=False):
         """Returns (run, explanation). `o` and `lse` are the forward's. `gradients`: dq, dk and dv, or None for each
-        that is not wanted. `d_captures`: likewise, for each capture of the variant. The plan has its own workspace."""
+        that is not wanted. `d_captures`: likewise, for each capture of the variant. `holds_map`: as of plan(). The plan has its
+        own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
@@ -212,6 +226,8 @@ class Library:
         addresses = (C.c_void_p * len(d_captures))(*(t.data_ptr() if t is not None else None for t in d_captures))
         if d_captures:
             args.d_captures = C.cast(addresses, C.c_void_p)
+        if holds_map:
+            self.hold_map(self.lib.fa2_map_blocks_of_backward, problem, args, forward)
         keep = (q, k, v, o, lse, d_out, gradients, variant, packed, workspace, forward, d_captures, addresses)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)
