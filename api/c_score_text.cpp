@@ -1,5 +1,7 @@
 // Implements fa2/c_score_text.h on fa2/score_text.h.
 #include <api/c_guard.h>
+#include <api/c_read_struct.h>
+#include <api/c_structs.h>
 #include <fa2/c_score_text.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
@@ -15,7 +17,7 @@ static_assert(sizeof(fa2_capture) == sizeof(ScoreCapture) &&
                   offsetof(fa2_capture, number) == offsetof(ScoreCapture, number) &&
                   offsetof(fa2_capture, sizes) == offsetof(ScoreCapture, sizes) &&
                   offsetof(fa2_capture, strides) == offsetof(ScoreCapture, strides),
-              "AttentionArgs::captures points to the C structs");
+              "AttentionArgs::captures and check_score_text() take the C structs");
 static_assert(FA2_UINT8 == static_cast<int>(CaptureType::u8) &&
               FA2_CAPTURED_BOOL == static_cast<int>(CaptureType::boolean));
 
@@ -42,18 +44,36 @@ std::vector<CaptureSpec> read(const fa2_capture_spec* given, std::size_t count) 
   return specs;
 }
 
+ScoreTexts read(const fa2_score_texts& given) {
+  return {.bias = read("bias", given.bias),
+          .mod = read("mod", given.mod),
+          .mod_slope = read("mod_slope", given.mod_slope),
+          .mask = read("mask", given.mask),
+          .captures = read(given.captures, given.capture_count)};
+}
+
 }  // namespace
 }  // namespace fa2
 
-fa2_status fa2_make_score_text(const fa2_score_text* bias, const fa2_score_text* mod,
-                               const fa2_score_text* mask, const fa2_capture_spec* captures,
-                               size_t capture_count, int64_t* number) {
+fa2_status fa2_make_score_text(const fa2_score_texts* texts, int64_t* number) {
   using namespace fa2;
   return guarded([&] {
-    if (number == nullptr) throw InvalidRequest({{"number", "NULL", "must be a pointer"}});
-    *number = make_score_text({.bias = read("bias", bias),
-                               .mod = read("mod", mod),
-                               .mask = read("mask", mask),
-                               .captures = read(captures, capture_count)});
+    Found found;
+    is_given(number, "number", found);
+    const auto given = read_struct(texts, "texts", found);
+    if (given) check_reserved(given->reserved, "texts.reserved", found);
+    require_none(found);
+    *number = make_score_text(read(*given));
+  });
+}
+
+fa2_status fa2_check_score_text(const fa2_problem* problem, const fa2_capture* captures,
+                                int64_t capture_count) {
+  using namespace fa2;
+  return guarded([&] {
+    Found found;
+    const auto given = problem_of(problem, found);
+    require_none(found);
+    check_score_text(*given, reinterpret_cast<const ScoreCapture*>(captures), capture_count);
   });
 }

@@ -1,5 +1,6 @@
 """Times a tensor of biases, one a score, beside plain attention, PyTorch's scaled_dot_product_attention with the same attn_mask, and
-compiled FlexAttention: CUDA graphs, an order that is shuffled every round, medians. Refuses to time a wrong result. Writes Markdown.
+compiled FlexAttention: CUDA graphs, an order that is shuffled every round, medians. Refuses to time a wrong result. A system that
+cannot be captured is timed without a graph, in a column that says so. Writes Markdown.
 
   python3 bench/bias_tensors.py --out docs/measurements/bias_tensors.md
   python3 bench/bias_tensors.py --backward --shape 1,h --seqlen 4096
@@ -16,6 +17,8 @@ import compare  # noqa: E402
 import variants  # noqa: E402
 
 SHAPES = {"1,h": lambda b, h: (1, h), "b,h": lambda b, h: (b, h), "b,1": lambda b, h: (b, 1), "1,1": lambda b, h: (1, 1)}
+SYSTEMS = ("plain", "with bias", "EFFICIENT", "CUDNN", "FLEX")
+UNCAPTURED_CALLS = 8
 
 
 def parse_args():
@@ -38,36 +41,85 @@ def parse_args():
 
 
 def peers_of(q, k, v, bias, d_out, with_flex):
-    """Returns name -> a function that runs the forward, or with d_out the backward alone."""
+    """Returns name -> a function that returns what runs the forward, or with d_out, after one forward, the backward alone."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
 
-    inputs = [t.detach().requires_grad_(d_out is not None) for t in (q, k, v, bias)]
-
     def sdpa(backend):
-        def run():
+        def run(q, k, v, bias):
             with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(*inputs[:3], attn_mask=inputs[3].to(q.dtype).expand(*q.shape[:3], k.shape[2]))
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype).expand(*q.shape[:3], k.shape[2]))
 
         return run
 
     one_batch, one_head = bias.shape[0] == 1, bias.shape[1] == 1
-    score_mod = lambda s, b, h, i, j: s + inputs[3][0 if one_batch else b, 0 if one_head else h, i, j]  # noqa: E731
+    compiled = torch.compile(flex_attention.flex_attention, dynamic=False) if with_flex else None
+
+    def flex(q, k, v, bias):
+        return compiled(q, k, v, score_mod=lambda s, b, h, i, j: s + bias[0 if one_batch else b, 0 if one_head else h, i, j])
+
+    def prepare(forward):
+        inputs = [t.detach().requires_grad_(d_out is not None) for t in (q, k, v, bias)]
+        if d_out is None:
+            return lambda: forward(*inputs)
+        out = forward(*inputs)
+        return lambda: torch.autograd.grad(out, inputs, d_out, retain_graph=True)
+
     forwards = {"EFFICIENT": sdpa(SDPBackend.EFFICIENT_ATTENTION), "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION)}
     if with_flex:
-        compiled = torch.compile(flex_attention.flex_attention, dynamic=False)
-        forwards["FLEX"] = lambda: compiled(*inputs[:3], score_mod=score_mod)
-    if d_out is None:
-        return forwards
-    systems = {}
-    for name, forward in forwards.items():
+        forwards["FLEX"] = flex
+    return {name: lambda forward=forward: prepare(forward) for name, forward in forwards.items()}
+
+
+def reason_of(error):
+    """Returns the texts of the error and of the one before it, because a capture that fails raises one more at its end."""
+    return "; then ".join(compare.reason_of(x) for x in (error.__context__, error) if x is not None)
+
+
+class Calls:
+    """A burst without a graph, for compare.time_bursts()."""
+
+    def __init__(self, run, count):
+        self.run, self.count = run, count
+
+    def replay(self):
+        for _ in range(self.count):
+            self.run()
+
+
+def burst_of(name, run, burst_ms, stream):
+    """Returns (the column's name, the burst)."""
+    import torch
+
+    try:
+        with torch.cuda.stream(torch.cuda.current_stream()):  # which a capture that fails does not restore
+            return name, compare.capture(run, burst_ms, stream)
+    except Exception as error:  # noqa: BLE001: whatever this version of PyTorch raises
+        print(f"{name} is timed without a graph: {reason_of(error)}", flush=True)
+    torch.cuda.synchronize()
+    return f"{name}, no graph", (Calls(run, UNCAPTURED_CALLS), UNCAPTURED_CALLS)
+
+
+def bursts_of(peers, is_backward, expected, burst_ms):
+    """Returns name -> burst of the peers whose results are right, and prints why others are left out."""
+    import torch
+
+    bursts = {}
+    for name, prepare in peers.items():
+        stream = torch.cuda.Stream()
+        torch.cuda.synchronize()
         try:
-            out = forward()
-            systems[name] = lambda out=out: torch.autograd.grad(out, inputs, d_out, retain_graph=True)
-        except Exception as error:  # noqa: BLE001: whatever this version of PyTorch raises
-            print(name, str(error)[:200].replace("\n", " "))
-    return systems
+            with torch.cuda.stream(stream):  # autograd runs a backward on its forward's stream, which must be the captured one
+                run = prepare()
+                made = run()
+            torch.cuda.synchronize()
+            check(name, made[:3] if is_backward else [made], expected)
+            column, burst = burst_of(name, run, burst_ms, stream)
+            bursts[column] = burst
+        except Exception as error:  # noqa: BLE001: a backend may refuse a shape, or have no gradient of a bias
+            print(f"{name} is left out: {reason_of(error)}", flush=True)
+    return bursts
 
 
 def reference(q, k, v, bias, d_out):
@@ -84,7 +136,7 @@ def check(name, made, expected):
     for got, want in zip(made, expected):
         error = (got[0, 0, : want.shape[0]].float() - want).abs().max().item() / max(1.0, want.abs().max().item())
         if not error < 0.02:
-            raise SystemExit(f"{name} is wrong by {error}")
+            raise ValueError(f"{name} is wrong by {error}")
 
 
 def own_run(library, q, k, v, bias, d_out):
@@ -108,46 +160,56 @@ def own_run(library, q, k, v, bias, d_out):
     return backward, gradients
 
 
+def measure(a, libraries, rng, shape, seqlen):
+    """Returns column -> median us."""
+    import torch
+
+    generator = torch.Generator("cuda").manual_seed(0)  # a capture that failed may have broken the default one
+    randn = lambda *sizes, dtype=torch.bfloat16: torch.randn(sizes, device="cuda", dtype=dtype, generator=generator)  # noqa: E731
+    batch = max(1, a.tokens // seqlen)
+    q, k, v, d_out = (randn(batch, seqlen, a.heads, a.head_dim).transpose(1, 2) for _ in range(4))
+    d_out = d_out if a.backward else None
+    bias = randn(*SHAPES[shape](batch, a.heads), seqlen, seqlen, dtype=torch.float32 if a.float32 else torch.bfloat16)
+    expected = reference(q, k, v, bias, d_out)
+    runs = {"plain": own_run(libraries["with bias"], q, k, v, None, d_out)[0]}
+    for name, library in libraries.items():
+        runs[name], made = own_run(library, q, k, v, bias, d_out)
+        check(name, made, expected)
+    bursts = {name: compare.capture(run, a.burst_ms) for name, run in runs.items()}
+    if not a.no_peers:
+        bursts.update(bursts_of(peers_of(q, k, v, bias, d_out, not a.no_flex), a.backward, expected, a.burst_ms))
+    times = compare.time_bursts(bursts, a.rounds, rng)
+    torch._dynamo.reset()
+    return {name: 1000 * t[len(t) // 2] for name, t in times.items()}
+
+
+def table_of(rows):
+    """Returns the lines of a Markdown table. `rows`: ((shape, keys), column -> us)."""
+    names = [name for system in SYSTEMS for name in (system, f"{system}, no graph") if any(name in us for _, us in rows)]
+    lines = ["| bias | keys | " + " | ".join(names) + " | over plain | over the better of SDPA |", "|---|" + "--:|" * (len(names) + 3)]
+    for (shape, seqlen), us in rows:
+        cells = [f"{us[name]:.0f}" if name in us else "-" for name in names]
+        sdpa = min((us[name] for name in us if name.startswith(("EFFICIENT", "CUDNN"))), default=math.nan)
+        lines.append(f"| ({shape},s,s) | {seqlen} | " + " | ".join(cells) + f" | {us['plain'] / us['with bias']:.2f} | {sdpa / us['with bias']:.2f} |")
+    return lines
+
+
 def main():
     import torch
 
     a = parse_args()
-    library, rng = binding.Library(a.library), random.Random(1)
-    pinned = {config: binding.Library(a.library, config=config) for config in a.config}
-    lines = ["| bias | keys | plain | with bias | EFFICIENT | CUDNN | FLEX | over plain | over the better of SDPA |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    libraries = {"with bias": binding.Library(a.library), **{c: binding.Library(a.library, config=c) for c in a.config}}
+    rng, rows = random.Random(1), []
     for shape in a.shape or ("1,h", "b,h"):
         for seqlen in a.seqlen or (4096,):
-            torch.manual_seed(0)
-            batch = max(1, a.tokens // seqlen)
-            q, k, v, d_out = (torch.randn(batch, seqlen, a.heads, a.head_dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(4))
-            d_out = d_out if a.backward else None
-            bias = torch.randn(*SHAPES[shape](batch, a.heads), seqlen, seqlen, device="cuda", dtype=torch.float32 if a.float32 else torch.bfloat16)
-            expected = reference(q, k, v, bias, d_out)
-            systems = {}
-            systems["plain"], _ = own_run(library, q, k, v, None, d_out)
-            for name, of in {"with bias": library, **pinned}.items():
-                systems[name], made = own_run(of, q, k, v, bias, d_out)
-                check(name, made, expected)
-            for name, run in ({} if a.no_peers else peers_of(q, k, v, bias, d_out, not a.no_flex)).items():
-                try:
-                    made = run()
-                    check(name, [made] if d_out is None else made[:3], expected)
-                    systems[name] = run
-                except Exception as error:  # noqa: BLE001
-                    print(name, str(error)[:200].replace("\n", " "))
-            bursts = {s: compare.capture(run, a.burst_ms) for s, run in systems.items()}
-            us = {s: 1000 * t[len(t) // 2] for s, t in compare.time_bursts(bursts, a.rounds, rng).items()}
-            sdpa = min(us.get("EFFICIENT", math.inf), us.get("CUDNN", math.inf))
-            cells = [f"{us[s]:.0f}" if s in us else "-" for s in ("plain", "with bias", "EFFICIENT", "CUDNN", "FLEX")]
-            lines.append(f"| ({shape},s,s) | {seqlen} | " + " | ".join(cells) + f" | {us['plain'] / us['with bias']:.2f} | {sdpa / us['with bias']:.2f} |")
-            print(lines[-1], *(f"{us[config]:.0f} {config}" for config in a.config), sep="\n  ", flush=True)
-            torch._dynamo.reset()
+            rows.append(((shape, seqlen), measure(a, libraries, rng, shape, seqlen)))
+            print(*table_of(rows[-1:]), *(f"{rows[-1][1][c]:.0f} {c}" for c in a.config), sep="\n", flush=True)
     what = "backward with the bias's gradient" if a.backward else "forward"
     dtype = "float32" if a.float32 else "bfloat16"
-    text = "\n".join([f"{torch.cuda.get_device_name()}, bf16, bias {dtype}, d {a.head_dim}, {a.heads} heads, {a.tokens} tokens, {what}; us", "", *lines])
+    title = f"{torch.cuda.get_device_name()}, bf16, bias {dtype}, d {a.head_dim}, {a.heads} heads, {a.tokens} tokens, {what}; us"
     if a.out:
         with open(a.out, "w") as file:
-            file.write(text + "\n")
+            file.write("\n".join([title, "", *table_of(rows)]) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
 DQ, DK, DV, D_CAPTURES, BITWISE = 1, 2, 4, 16, 256
 DROPOUT_SEED = 1
+MAP_VERSION = 1  # of held maps, whose captures never change
 
 
 def dtype_of(tensor):
@@ -40,6 +41,12 @@ class CaptureSpec(C.Structure):
     _fields_ = [("name", C.c_char_p), ("dtype", C.c_int32), ("dimensions", C.c_int32)]
 
 
+class ScoreTexts(C.Structure):
+    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32)]
+    _fields_ += [(name, C.POINTER(ScoreText)) for name in ("bias", "mod", "mod_slope", "mask")]
+    _fields_ += [("captures", C.POINTER(CaptureSpec)), ("capture_count", C.c_size_t)]
+
+
 class Capture(C.Structure):
     _fields_ = [("data", C.c_void_p), ("number", C.c_double), ("sizes", C.c_int64 * 4), ("strides", C.c_int64 * 4)]
 
@@ -69,14 +76,17 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def make_score_text(self, bias=None, mod=None, mask=None, captures=None, per_score=()):
+    def make_score_text(self, bias=None, mod=None, mod_slope=None, mask=None, captures=None, per_score=()):
         """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor. `per_score`: the names of those
         with an element per score."""
         captures = captures or {}
         specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], PER_SCORE if n in per_score else t.dim()) for n, t in captures.items()))
-        of = lambda text: C.byref(ScoreText(text.encode(), None, 1, 0)) if text else None  # noqa: E731
+        texts = ScoreTexts(struct_size=C.sizeof(ScoreTexts), captures=specs, capture_count=len(captures))
+        for name, text in (("bias", bias), ("mod", mod), ("mod_slope", mod_slope), ("mask", mask)):
+            if text:
+                setattr(texts, name, C.pointer(ScoreText(text.encode(), None, 1, 0)))
         number = C.c_int64()
-        self.check(self.lib.fa2_make_score_text(of(bias), of(mod), of(mask), specs, C.c_size_t(len(captures)), C.byref(number)))
+        self.check(self.lib.fa2_make_score_text(C.byref(texts), C.byref(number)))
         return number.value
 
     def problem(self, q, k, v, causal, variant=None, packed=None):
@@ -164,11 +174,21 @@ class Library:
         run = lambda _, args, stream: self.lib.fa2_append(self.context, C.byref(problem), args, stream)  # noqa: E731
         return self.launcher(run, None, args, (q, k_new, v_new, k, v, seqlens, cos, sin, table))
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None):
+    def hold_map(self, find, problem, args, forward):
+        """Finds the blocks that the variant's mask shows, for calls of `args`. `forward`, the attention's part of them, gets the
+        map, which lives as long as the process. `find`: fa2_map_blocks or fa2_map_blocks_of_backward."""
+        import torch
+
+        block_map, stream = C.c_void_p(), torch.cuda.current_stream().cuda_stream
+        self.check(self.lib.fa2_block_map_create(C.c_uint64(MAP_VERSION), C.byref(block_map)))
+        self.check(find(self.context, C.byref(problem), C.byref(args), block_map, C.c_void_p(stream)))
+        forward.block_map, forward.block_map_version = block_map.value, MAP_VERSION
+
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None, holds_map=False):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: tensors are (1, heads, total, dim), and
         packed has `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, the keys of each sequence.
         `pages`: (pages of K, pages of V, table), which are read instead of k and v; the shapes of these give the
-        sequence lengths. The plan has its own workspace."""
+        sequence lengths. `holds_map`: the map of a mask's blocks is made now, not in each launch. The plan has its own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
@@ -185,12 +205,15 @@ class Library:
         args.seqused_k = used.data_ptr() if used is not None else None
         if pages is not None:
             args.page_table, args.page_table_stride = table.data_ptr(), table.stride(0)
+        if holds_map:
+            self.hold_map(self.lib.fa2_map_blocks, problem, args, args)
         run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, pages, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
-    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None, d_captures=()):
+    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None, d_captures=(), holds_map=False):
         """Returns (run, explanation). `o` and `lse` are the forward's. `gradients`: dq, dk and dv, or None for each
-        that is not wanted. `d_captures`: likewise, for each capture of the variant. The plan has its own workspace."""
+        that is not wanted. `d_captures`: likewise, for each capture of the variant. `holds_map`: as of plan(). The plan has its
+        own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
@@ -207,6 +230,8 @@ class Library:
         addresses = (C.c_void_p * len(d_captures))(*(t.data_ptr() if t is not None else None for t in d_captures))
         if d_captures:
             args.d_captures = C.cast(addresses, C.c_void_p)
+        if holds_map:
+            self.hold_map(self.lib.fa2_map_blocks_of_backward, problem, args, forward)
         keep = (q, k, v, o, lse, d_out, gradients, variant, packed, workspace, forward, d_captures, addresses)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

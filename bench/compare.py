@@ -137,13 +137,12 @@ def error_against_float32(pt, q, k, v, o, variant):
     return worst
 
 
-def capture(run, burst_ms):
-    """Returns a CUDA graph of a burst of launches, and their number."""
+def capture(run, burst_ms, stream=None):
+    """Returns a CUDA graph of a burst of launches, and their number. `stream`: the one to capture; None: any."""
     import torch
 
     start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(stream or torch.cuda.Stream()):
         for _ in range(2):
             run()
         start.record()
@@ -152,7 +151,7 @@ def capture(run, burst_ms):
     torch.cuda.synchronize()
     count = max(2, min(60, int(burst_ms / max(start.elapsed_time(stop), 1e-3))))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         for _ in range(count):
             run()
     return graph, count

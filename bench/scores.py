@@ -1,5 +1,6 @@
 """Times functions of scores as texts, beside fa2's built-in ones, plain attention, and compiled FlexAttention with the same
 function: CUDA graphs, an order that is shuffled every round, medians. Refuses to time a wrong result. Writes Markdown.
+Masks that capture tensors hold their map of blocks, as FlexAttention its BlockMask; "map each call" makes one in each launch.
 
   python3 bench/scores.py --out docs/measurements/scores.md
   python3 bench/scores.py --head-dim 64 --seqlen 4096 --case alibi --backward
@@ -130,18 +131,18 @@ def training_of_flex(case, q, k, v, d_out):
     return lambda: torch.autograd.grad(forward(), inputs, d_out)
 
 
-def run_of(library, variant, q, k, v, d_out):
-    """Returns (function that launches, its results)."""
+def run_of(library, variant, q, k, v, d_out, holds_map):
+    """Returns (function that launches, its results). `holds_map`: the map of a mask's blocks is made before."""
     import torch
 
     o = torch.full_like(q, math.nan)
     lse = torch.empty(q.shape[:3], device="cuda") if d_out is not None else None
-    forward, _ = library.plan(q, k, v, o, False, lse=lse, variant=variant)
+    forward, _ = library.plan(q, k, v, o, False, lse=lse, variant=variant, holds_map=holds_map)
     forward()
     if d_out is None:
         return forward, [o]
     gradients = [torch.full_like(t, math.nan) for t in (q, k, v)]
-    backward, _ = library.backward_plan(q, k, v, o, lse, d_out, gradients, False, variant=variant)
+    backward, _ = library.backward_plan(q, k, v, o, lse, d_out, gradients, False, variant=variant, holds_map=holds_map)
     backward()
     return lambda: (forward(), backward()), gradients
 
@@ -156,6 +157,9 @@ def systems_of(library, pinned, name, q, k, v, d_out):
     expected = reference(case, q, k, v, d_out)
     text = variants.Variants(score_text=library.make_score_text(**{case.kind: case.text}, captures=captured), captures=list(captured.values()))
     wanted = {"plain": variants.Variants(), "text": text}
+    needs_map = case.kind == MASKS and bool(captured)
+    if needs_map:
+        wanted["map each call"] = text
     if name in ("alibi", "slopes"):
         wanted["built in"] = variants.Variants(slopes=slopes_of(q)["slopes"])
     if name == "softcap":
@@ -164,7 +168,7 @@ def systems_of(library, pinned, name, q, k, v, d_out):
         wanted["built in"] = variants.Variants(window_left=1023, window_right=0)
     systems, results = {}, {}
     for system, variant in wanted.items():
-        systems[system], results[system] = run_of(pinned if system == "text" else library, variant, q, k, v, d_out)
+        systems[system], results[system] = run_of(pinned if variant is text else library, variant, q, k, v, d_out, needs_map and system == "text")
     try:
         systems["FlexAttention"] = flex(case, q, k, v) if d_out is None else training_of_flex(case, q, k, v, d_out)
         made = systems["FlexAttention"]()
@@ -185,7 +189,8 @@ def main():
 
     a = parse_args()
     library, pinned, rng = binding.Library(a.library), binding.Library(a.library, config=a.config), random.Random(1)
-    lines = ["| case | keys | plain | built in | text | FlexAttention | speed of text over plain | over FlexAttention |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    lines = ["| case | keys | plain | built in | text | map each call | FlexAttention | speed of text over plain | over FlexAttention |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for name in a.case or CASES:
         for seqlen in a.seqlen or (4096, 16384):
             torch.manual_seed(0)
@@ -196,7 +201,7 @@ def main():
             us = {s: 1000 * t[len(t) // 2] for s, t in compare.time_bursts(bursts, a.rounds, rng).items()}
             cell = lambda s: f"{us[s]:.0f}" if s in us else "-"  # noqa: E731
             ratio = lambda s, t: f"{us[s] / us[t]:.2f}" if s in us else "-"  # noqa: E731
-            lines.append(f"| {name} | {seqlen} | " + " | ".join(cell(s) for s in ("plain", "built in", "text", "FlexAttention"))
+            lines.append(f"| {name} | {seqlen} | " + " | ".join(cell(s) for s in ("plain", "built in", "text", "map each call", "FlexAttention"))
                          + f" | {ratio('plain', 'text')} | {ratio('FlexAttention', 'text')} |")
             print(lines[-1], flush=True)
             torch._dynamo.reset()

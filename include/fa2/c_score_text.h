@@ -28,12 +28,33 @@ typedef struct fa2_capture_spec {
   int32_t dimensions; /* 0..4, or FA2_CAPTURED_NUMBER */
 } fa2_capture_spec;
 
-/* Makes texts known in this process, for good, and returns their number for fa2_problem::score_text. A function without a text may
- * be NULL, but not all three; `captures` may be NULL if there are none. `number` depends on texts and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is
- * refused. */
-FA2_C_API fa2_status fa2_make_score_text(const fa2_score_text* bias, const fa2_score_text* mod,
-                                         const fa2_score_text* mask, const fa2_capture_spec* captures,
-                                         size_t capture_count, int64_t* number);
+/* Functions of scores, and what they capture. A function may be NULL, or its text empty, but not those of bias, mod and mask together. */
+typedef struct fa2_score_texts {
+  uint32_t struct_size;       /* sizeof(fa2_score_texts) */
+  int32_t reserved;           /* 0 */
+  const fa2_score_text* bias; /* returns a float, which is added to the score */
+  const fa2_score_text* mod;  /* returns the new score */
+  /* returns d mod / d score, a float, of the same float `score` as mod; none: kernels of gradients derive it from mod */
+  const fa2_score_text* mod_slope;
+  const fa2_score_text* mask;       /* returns a bool: whether the query sees the key */
+  const fa2_capture_spec* captures; /* NULL if capture_count is 0 */
+  size_t capture_count;
+} fa2_score_texts;
+
+#define FA2_SCORE_TEXTS_INIT \
+  { sizeof(fa2_score_texts), 0, 0, 0, 0, 0, 0, 0 }
+
+/* Makes texts known in this process, for good, and writes their number for fa2_problem::score_text to *number. It depends on texts
+ * and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is refused. */
+FA2_C_API fa2_status fa2_make_score_text(const fa2_score_texts* texts, int64_t* number);
+
+/* Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
+ * mod at random scores and positions. `captures`: those of a call, but with pointers to host memory; NULL if capture_count is 0. Needs
+ * no device, and a C++ compiler as the interpreter does. FA2_INVALID_REQUEST with a score and its position if mod_slope differs by more
+ * than 1e-4, relative above 1, or if the captures are not those of the texts; FA2_COMPILE if a text does not compile, or mod not with
+ * numbers that carry a derivative; FA2_UNAVAILABLE without a compiler. */
+FA2_C_API fa2_status fa2_check_score_text(const fa2_problem* problem, const fa2_capture* captures,
+                                          int64_t capture_count);
 
 #ifdef __cplusplus
 }

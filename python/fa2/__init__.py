@@ -26,7 +26,7 @@ from ._flex import AuxOutput, AuxRequest, flex_attention
 from ._machine import machine, precompile, precompile_requests
 from ._padding import pad_head_dim
 from ._score_trace import Table
-from ._scores import ScoreText, score_text
+from ._scores import ScoreText, check_score_text, score_text
 
 __all__ = [
     "AuxOutput",
@@ -47,6 +47,7 @@ __all__ = [
     "and_masks",
     "append",
     "attention",
+    "check_score_text",
     "create_block_mask",
     "explain",
     "flex_attention",

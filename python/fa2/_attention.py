@@ -289,12 +289,12 @@ def explain(
 ) -> Explanation:
     """Returns what attention(q, k, v, **options) runs, and why: kernels with their config, origin, key and resources.
 
-    The result is a dict, which prints as a few lines of text. Its "texts" are those of score_mod, mask_mod and bias.
+    The result is a dict, which prints as a few lines of text. Its "texts" are those of score_mod, its mod_slope, mask_mod and bias.
     backward: the kernels of the gradients instead. May compile. Raises as attention() does.
     """
     found = json.loads(_on_backend("explain", q, k, v, options, backward))
     content = found["problem"].get("score_text") or {}
-    names = (("bias", "bias"), ("score_mod", "mod"), ("mask_mod", "mask"))
+    names = (("bias", "bias"), ("score_mod", "mod"), ("mod_slope", "mod_slope"), ("mask_mod", "mask"))
     texts = {name: content[text] for name, text in names if text in content}
     return Explanation({**found, "texts": texts} if texts else found)
 

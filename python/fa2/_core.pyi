@@ -33,10 +33,14 @@ def tune(q: Any, k: Any, v: Any, options: tuple[Any, ...], gradients: int, every
 def make_score_text(
     bias: tuple[str, str, int] | None,
     mod: tuple[str, str, int] | None,
+    mod_slope: tuple[str, str, int] | None,
     mask: tuple[str, str, int] | None,
     captures: tuple[tuple[str, int, int], ...],
     /,
 ) -> int: ...
+
+# Raises what is wrong with the texts of the problem's score_text, whose captures are in host memory.
+def check_score_text(problem: Mapping[str, int], captures: tuple[Any, ...], /) -> None: ...
 
 # Returns a map for calls on this stream whose mask, captures and shapes are the same. Their launches make its blocks.
 def make_block_map(stream: int, /) -> Any: ...

@@ -25,7 +25,7 @@ from ._score_printer import Node, constant, node, ordered, print_text
 from ._score_torch import interception
 from ._score_values import ARRAYS, Source, Table, Value, is_library, lift
 
-__all__ = ["Capture", "Captures", "Sum", "Table", "Traced", "trace_bias", "trace_mask", "trace_mod"]
+__all__ = ["Capture", "Captures", "Sum", "Table", "Traced", "trace_bias", "trace_mask", "trace_mod", "trace_slope"]
 
 _MOST_CAPTURES = 8
 _POSITIONS = ("batch", "head", "query", "key")
@@ -91,6 +91,11 @@ class Sum:
 def trace_mod(function: Callable[..., Any], captures: Captures | None = None) -> Traced:
     """Returns the text of mod(score, batch, head, query, key), which returns the new score."""
     return _trace("score_mod", ("score", *_POSITIONS), "float", function, captures)
+
+
+def trace_slope(function: Callable[..., Any], captures: Captures) -> Traced:
+    """Returns the text of the derivative of a mod by the score, a function of the same arguments."""
+    return _trace("mod_slope", ("score", *_POSITIONS), "float", function, captures)
 
 
 def trace_mask(function: Callable[..., Any], captures: Captures | None = None) -> Traced:

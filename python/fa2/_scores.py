@@ -13,7 +13,7 @@ from ._block_maps import HeldMask
 from ._call import ALIBI_SLOPES, SOFTCAP, Options, replaced
 from ._score_memo import remembered
 from ._score_torch import eager_calls
-from ._score_trace import Captures, Table, Traced, trace_bias, trace_mask, trace_mod
+from ._score_trace import Captures, Table, Traced, trace_bias, trace_mask, trace_mod, trace_slope
 
 #: Element types of captures, as fa2/c_score_text.h numbers them.
 _DTYPES = {**{name: code for name, code in _hooks.DTYPES.items() if not name.startswith("float8")}, "bool": 7}
@@ -31,12 +31,15 @@ class ScoreText:
     text: for score_mod it sees `score` and `at`, for mask_mod and bias only `at`. It returns.
     captures: the tensors and numbers that it calls by name, with an index per dimension: table(at.head, at.key), gain().
     file, line: where the text begins, which compilers name in their messages.
+    mod_slope: of a score_mod, the body of a function of the same score, a float, that returns the derivative of the new score by
+    it. None: gradients derive it from the text. check_score_text() compares both.
     """
 
     text: str
     captures: Mapping[str, Any] = field(default_factory=dict)
     file: str = "score text"
     line: int = 1
+    mod_slope: str | None = None
 
 
 #: A text with its file and line, as _core.make_score_text() takes it.
@@ -49,6 +52,7 @@ class Texts(NamedTuple):
     softcap: float | None  #: of a score_mod that is no more than that
     bias: _Text
     mod: _Text
+    mod_slope: _Text  #: of mod; None: derived from it
     mask: _Text
 
     @property
@@ -62,6 +66,7 @@ class _Function(NamedTuple):
     text: _Text
     captures: dict[str, Any]
     traced: Traced | None = None
+    slope: _Text = None
 
 
 def _read(name: str, given: Any, captures: Captures) -> _Function:
@@ -70,7 +75,7 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
     if isinstance(given, ScoreText):
         if not isinstance(given.text, str) or not isinstance(given.captures, Mapping):
             raise _core.InvalidType(f"{name} = ScoreText of {_hooks.text_of(given.text)}, must have a str and a dict of captures")
-        return _Function((given.text, given.file, given.line), dict(given.captures))
+        return _Function((given.text, given.file, given.line), dict(given.captures), slope=_slope_of(name, given))
     if not callable(given):
         do = "pass a function, or fa2.ScoreText(...) of C++"
         if hasattr(given, "mask_mod"):
@@ -79,6 +84,17 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
             do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k]"
         raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be a function or a ScoreText: {do}")
     return _of_trace(_TRACES[name](given, captures))
+
+
+def _slope_of(name: str, given: ScoreText) -> _Text:
+    slope = given.mod_slope
+    if slope is None:
+        return None
+    if name != "score_mod":
+        raise _core.InvalidRequest(f"{name}.mod_slope = {_hooks.text_of(slope)}, must be None: only a score_mod has a slope")
+    if not isinstance(slope, str):
+        raise _core.InvalidType(f"{name}.mod_slope = {_hooks.text_of(slope)}, must be a str or None")
+    return slope, f"{given.file} (mod_slope)", 1
 
 
 def _of_trace(traced: Traced) -> _Function:
@@ -106,7 +122,7 @@ def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[
             mod = _Function(None, {})
             added = added if parts.bias is None else _of_trace(parts.bias)
             mask = mask if parts.mask is None else _of_trace(parts.mask)
-    return Texts(softcap, added.text, mod.text, mask.text), _joined((added, mod, mask))
+    return Texts(softcap, added.text, mod.text, mod.slope, mask.text), _joined((added, mod, mask))
 
 
 def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts, dict[str, Any]]:
@@ -122,21 +138,54 @@ def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts
     return remembered(arguments, may_cap, make)
 
 
-def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None) -> ScoreText:
+def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, mod_slope: Any = None) -> ScoreText:
     """Returns the text of one function, which takes its place as an argument.
 
     fa2 calls functions before each attention, where torch.compile must break the graph. Texts need no such call. The text
     stays as it is when numbers or names that the function sees change.
+
+    mod_slope: a function of score_mod's arguments that returns its derivative by the score, for gradients.
     """
     given = {"score_mod": score_mod, "mask_mod": mask_mod, "bias": bias}
     functions = {name: x for name, x in given.items() if x is not None}
     if len(functions) != 1 or any(isinstance(x, ScoreText) for x in functions.values()):
         raise _core.InvalidRequest(f"score_text() = of {', '.join(functions) or 'nothing'}, must be of one function: call it for each")
     ((name, function),) = functions.items()
-    read = _read(name, function, Captures(f"{name[0]}_"))
+    if mod_slope is not None and name != "score_mod":
+        raise _core.InvalidRequest(f"mod_slope = {_hooks.text_of(mod_slope)}, must be None: only a score_mod has a slope")
+    known = Captures(f"{name[0]}_")
+    read = _read(name, function, known)
     assert read.text is not None
     text, file, line = read.text
-    return ScoreText(text, read.captures, file, line)
+    slope = None if mod_slope is None else trace_slope(mod_slope, known)
+    captures = read.captures if slope is None else _joined((read, _of_trace(slope)))
+    return ScoreText(text, captures, file, line, None if slope is None else slope.text)
+
+
+def check_score_text(
+    *, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, batch: int = 1, heads_q: int = 1, seqlen_q: int, seqlen_k: int
+) -> None:
+    """Compiles functions or texts for the host, and compares mod_slope, if there is one, with the derivative of score_mod.
+
+    Scores are random, and so are positions below batch, heads_q, seqlen_q and seqlen_k. Captured tensors of a GPU are copied. Needs
+    no GPU, and a C++ compiler as the interpreter does. Raises InvalidRequest with a score and its position if mod_slope differs by
+    more than 1e-4, relative above 1; CompileError if a text does not compile; Unavailable without a compiler.
+    """
+    texts, captures = read(score_mod, mask_mod, bias, False)
+    if texts.are_empty:
+        raise _core.InvalidRequest("check_score_text() = of nothing, must be of a function that changes or hides scores")
+    pairs = [_bound(name, _on_host(name, value), None) for name, value in captures.items()]
+    number = number_of(texts, tuple(spec for spec, _ in pairs))
+    sizes = {"batch": batch, "heads_q": heads_q, "seqlen_q": seqlen_q, "seqlen_k": seqlen_k}
+    _core.check_score_text({"score_text": number, **sizes}, tuple(value for _, value in pairs))
+
+
+def _on_host(name: str, value: Any) -> Any:
+    if getattr(value, "is_cuda", False):
+        return value.cpu()
+    if _hooks.torch_of(value) is not None and value.device.type != "cpu":
+        raise _core.InvalidRequest(f"captures.{name}.device = {value.device}, must be cpu: move it there")
+    return value
 
 
 def _joined(functions: Iterable[_Function]) -> dict[str, Any]:
@@ -239,13 +288,13 @@ def texts_of(number: int | None) -> dict[str, str]:
     if number not in _made:
         return {}
     texts = _made[number]
-    given = (("bias", texts.bias), ("score_mod", texts.mod), ("mask_mod", texts.mask))
+    given = (("bias", texts.bias), ("score_mod", texts.mod), ("mod_slope", texts.mod_slope), ("mask_mod", texts.mask))
     return {name: text[0] for name, text in given if text is not None}
 
 
 def number_of(texts: Texts, specs: tuple[tuple[str, int, int], ...]) -> int:
     """Returns the number of the texts in this process."""
-    number = _core.make_score_text(texts.bias, texts.mod, texts.mask, specs)
+    number = _core.make_score_text(texts.bias, texts.mod, texts.mod_slope, texts.mask, specs)
     _hooks.capture_specs[number] = specs
     _made[number] = texts
     _words_of_scores[number] = frozenset(word for text in (texts.bias, texts.mod) if text for word in re.findall(r"\w+", text[0]))

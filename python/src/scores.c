@@ -51,11 +51,11 @@ static Py_ssize_t count_captures(PyObject* tuple) {
   return count;
 }
 
-/* make_score_text(bias, mod, mask, captures) -> number. Texts are (text, file, line) or None, captures (name, dtype,
+/* make_score_text(bias, mod, mod_slope, mask, captures) -> number. Texts are (text, file, line) or None, captures (name, dtype,
  * dimensions). */
 PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
-  enum { TEXTS = 3, SPECS = TEXTS, ARGS };
+  enum { BIAS, MOD, MOD_SLOPE, SHOWN, TEXTS, SPECS = TEXTS, ARGS };
   if (expect_count("make_score_text", count, ARGS) < 0) return NULL;
   fa2_score_text texts[TEXTS];
   for (int i = 0; i < TEXTS; ++i)
@@ -65,9 +65,11 @@ PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t coun
   if (spec_count < 0) return NULL;
   for (Py_ssize_t i = 0; i < spec_count; ++i)
     if (read_spec(PyTuple_GetItem(args[SPECS], i), &specs[i]) < 0) return NULL;
+  fa2_score_texts all = FA2_SCORE_TEXTS_INIT;
+  all.bias = &texts[BIAS], all.mod = &texts[MOD], all.mod_slope = &texts[MOD_SLOPE], all.mask = &texts[SHOWN];
+  all.captures = specs, all.capture_count = (size_t)spec_count;
   int64_t number;
-  const fa2_status status =
-      fa2_make_score_text(&texts[0], &texts[1], &texts[2], specs, (size_t)spec_count, &number);
+  const fa2_status status = fa2_make_score_text(&all, &number);
   return status == FA2_OK ? PyLong_FromLongLong(number) : raise_status(status);
 }
 
@@ -127,6 +129,23 @@ int read_captures(Call* call) {
   call->args.captures = call->captures;
   call->args.capture_count = count;
   return 0;
+}
+
+/* check_score_text(problem, captures) -> None. The problem is a dict, with score_text; captures are those of a call on the host. */
+PyObject* check_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  if (expect_count("check_score_text", count, 2) < 0) return NULL;
+  Call call;
+  memset(&call, 0, sizeof call);
+  call.options[CAPTURES] = args[1];
+  call.launch.place.device = FA2_INTERPRETER_DEVICE;
+  if (read_problem(args[0], &call.problem) < 0 || read_captures(&call) < 0) return NULL;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_check_score_text(&call.problem, call.args.captures, call.args.capture_count);
+  Py_END_ALLOW_THREADS;
+  if (status != FA2_OK) return raise_status(status);
+  Py_RETURN_NONE;
 }
 
 int read_capture_gradients(PyObject* tuple, Call* call, fa2_backward_args* args) {

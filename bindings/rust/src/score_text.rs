@@ -1,6 +1,6 @@
 use std::{ffi::CString, marker::PhantomData};
 
-use crate::{error::check, sys, Error, Tensor};
+use crate::{error::check, sys, Error, Problem, Tensor};
 
 const MOST_DIMENSIONS: usize = 4;
 
@@ -12,6 +12,9 @@ pub struct ScoreTexts<'a> {
     pub bias: &'a str,
     /// returns the new score, from `score` of the type `Score`
     pub modify: &'a str,
+    /// returns d modify / d score, of the same `score` as a float; empty: gradients derive it from `modify`. [`Scores::check`]
+    /// compares both.
+    pub mod_slope: &'a str,
     /// returns a bool: whether the query sees the key
     pub mask: &'a str,
 }
@@ -56,22 +59,24 @@ impl ScoreTexts<'_> {
     pub unsafe fn make<'a>(&self, captures: &[(&str, Capture<'a>)]) -> Result<Scores<'a>, Error> {
         let bias = c_string("bias", self.bias)?;
         let modify = c_string("modify", self.modify)?;
+        let mod_slope = c_string("mod_slope", self.mod_slope)?;
         let mask = c_string("mask", self.mask)?;
         let names = captures.iter().map(|(name, _)| c_string("a capture", name)).collect::<Result<Vec<_>, _>>()?;
         let specs: Vec<_> = names.iter().zip(captures).map(|(name, (_, capture))| capture.spec(name)).collect();
         let text = |of: &CString| sys::fa2_score_text { text: of.as_ptr(), ..Default::default() };
+        let (bias, modify, mod_slope, mask) = (text(&bias), text(&modify), text(&mod_slope), text(&mask));
+        let texts = sys::fa2_score_texts {
+            bias: &bias,
+            r#mod: &modify,
+            mod_slope: &mod_slope,
+            mask: &mask,
+            captures: specs.as_ptr(),
+            capture_count: specs.len(),
+            ..Default::default()
+        };
         let mut number = 0;
         // SAFETY: the strings and structs live until the call returns.
-        check(unsafe {
-            sys::fa2_make_score_text(
-                &text(&bias),
-                &text(&modify),
-                &text(&mask),
-                specs.as_ptr(),
-                specs.len(),
-                &mut number,
-            )
-        })?;
+        check(unsafe { sys::fa2_make_score_text(&texts, &mut number) })?;
         Ok(Scores {
             number,
             captures: captures.iter().map(|(name, capture)| capture.raw(name)).collect::<Result<_, _>>()?,
@@ -138,6 +143,22 @@ impl Scores<'_> {
 
     pub(crate) fn captures(&self) -> (*const sys::fa2_capture, i64) {
         (self.captures.as_ptr(), self.captures.len() as i64)
+    }
+
+    /// Compiles the texts for the host, in double precision, and compares `mod_slope`, if there is one, with the derivative of
+    /// `modify` at random scores and at positions of the problem, whose `score_text` is ignored. Needs no device, and a C++
+    /// compiler as the interpreter does. Captured tensors must lie in host memory.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] with a score and its position if `mod_slope` differs by more than 1e-4, relative above 1;
+    /// [`Error::Compile`] if a text does not compile; [`Error::Unavailable`] without a compiler.
+    pub fn check(&self, problem: &Problem) -> Result<(), Error> {
+        self.require_on(sys::FA2_INTERPRETER_DEVICE)?;
+        let mut raw = problem.raw();
+        raw.score_text = self.number;
+        let (captures, count) = self.captures();
+        // SAFETY: the captures are tensors of the host, which live as long as self. make() has the caller's word for the texts.
+        check(unsafe { sys::fa2_check_score_text(&raw, captures, count) })
     }
 
     /// Checks that every tensor lies on the device.

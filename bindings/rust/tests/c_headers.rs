@@ -93,7 +93,7 @@ fn structs_enumerators_and_functions_are_those_of_the_headers() {
         ($($name:ident)*) => { $(assert_struct::<sys::$name>(&mut program, &sys::$name::layout());)* };
     }
     assert_structs! {
-        fa2_tensor fa2_array fa2_placement fa2_launch fa2_capture fa2_capture_spec fa2_score_text fa2_context_options fa2_plan_options fa2_precompile_options
+        fa2_tensor fa2_array fa2_placement fa2_launch fa2_capture fa2_capture_spec fa2_score_text fa2_score_texts fa2_context_options fa2_plan_options fa2_precompile_options
         fa2_tune_options fa2_problem fa2_args fa2_backward_args fa2_append_problem fa2_append_args fa2_merge_problem
         fa2_merge_args
     }

@@ -7,9 +7,12 @@ use support::*;
 
 const SIZES: Sizes = Sizes { batch: 2, seqlen_q: 17, seqlen_k: 33, heads_q: 4, heads_kv: 2, dim: 16 };
 
+const SLOPE: &str = "const float t = tanh(score / cap()); return 1.0f - t * t;";
+
 const TEXTS: ScoreTexts<'static> = ScoreTexts {
     bias: "return gain() * table(at.head, at.key);",
     modify: "return cap() * tanh(score / cap());",
+    mod_slope: SLOPE,
     mask: "return shown(at.key) && at.key >= first() && far() > 0 && is_on();",
 };
 
@@ -41,11 +44,15 @@ impl Captured {
     }
 
     fn scores(&self, gain: f32) -> Scores<'_> {
+        self.scores_of(&TEXTS, gain)
+    }
+
+    fn scores_of(&self, texts: &ScoreTexts, gain: f32) -> Scores<'_> {
         let table = Tensor::new(&self.table, &[SIZES.heads_q, SIZES.seqlen_k]).unwrap();
         // Backwards.
         let shown = Tensor::strided(&self.shown, SIZES.seqlen_k - 1, &[SIZES.seqlen_k], &[-1]).unwrap();
         make(
-            &TEXTS,
+            texts,
             &[
                 ("table", Capture::Tensor(table)),
                 ("shown", Capture::Tensor(shown)),
@@ -97,6 +104,26 @@ fn texts_with_captures_of_every_type() {
     }
 }
 
+/// Returns dq of q, k, v, out and d_out.
+fn dq_of(scores: &Scores, [q, k, v, out, d_out]: [&[F16]; 5], lse: &[f32]) -> Vec<F16> {
+    let s = SIZES;
+    let mut dq = vec![F16::default(); q.len()];
+    let mut call = Backward {
+        dq: Some(TensorMut::new(&mut dq, &s.q()).unwrap()),
+        scores: Some(scores),
+        ..Backward::new(
+            Tensor::new(q, &s.q()).unwrap(),
+            Tensor::new(k, &s.k()).unwrap(),
+            Tensor::new(v, &s.k()).unwrap(),
+            Tensor::new(out, &s.q()).unwrap(),
+            Tensor::new(lse, &s.lse()).unwrap(),
+            Tensor::new(d_out, &s.q()).unwrap(),
+        )
+    };
+    call.run().unwrap();
+    dq
+}
+
 #[test]
 fn gradients_follow_from_the_texts() {
     let s = SIZES;
@@ -107,20 +134,7 @@ fn gradients_follow_from_the_texts() {
     let (expected, lse) = attention(s, &q, &k, &v, expected_score(0.5));
     let out: Vec<_> = expected.iter().map(|&x| F16::round(x)).collect();
     let lse: Vec<_> = lse.iter().map(|&x| x as f32).collect();
-    let mut dq = vec![F16::default(); q.len()];
-    let mut call = Backward {
-        dq: Some(TensorMut::new(&mut dq, &s.q()).unwrap()),
-        scores: Some(&scores),
-        ..Backward::new(
-            Tensor::new(&q, &s.q()).unwrap(),
-            Tensor::new(&k, &s.k()).unwrap(),
-            Tensor::new(&v, &s.k()).unwrap(),
-            Tensor::new(&out, &s.q()).unwrap(),
-            Tensor::new(&lse, &s.lse()).unwrap(),
-            Tensor::new(&d_out, &s.q()).unwrap(),
-        )
-    };
-    call.run().unwrap();
+    let dq = dq_of(&scores, [&q, &k, &v, &out, &d_out], &lse);
     // The difference of the loss, sum of O * dO, between two neighbours of q.
     for i in [0, 5, 100, q.len() - 1] {
         let loss = |step: f64| {
@@ -133,6 +147,55 @@ fn gradients_follow_from_the_texts() {
         let slope = (after - before) / (high - low);
         assert!((dq[i].widen() - slope).abs() < 0.01, "dq[{i}] = {:?}, must be {slope}", dq[i]);
     }
+}
+
+#[test]
+fn gradients_take_the_slope() {
+    let [q, d_out] = [1, 4].map(|seed| numbers::<F16>(count(&SIZES.q()), seed));
+    let [k, v] = [2, 3].map(|seed| numbers::<F16>(count(&SIZES.k()), seed));
+    let (captured, lse) = (Captured::new(), vec![1.0; count(&SIZES.lse())]);
+    let with_slope = |mod_slope| {
+        let scores = captured.scores_of(&ScoreTexts { mod_slope, ..TEXTS }, 0.5);
+        dq_of(&scores, [&q, &k, &v, &q, &d_out], &lse)
+    };
+    let derived = with_slope("");
+    let twice = with_slope("const float t = tanh(score / cap()); return 2.0f - 2.0f * t * t;");
+    assert!(derived.iter().any(|x| x.widen().abs() > 0.1));
+    for (once, twice) in derived.iter().zip(&twice) {
+        assert!((2.0 * once.widen() - twice.widen()).abs() < 0.01, "{twice:?}, must be twice {once:?}");
+    }
+}
+
+#[test]
+fn a_slope_is_checked_on_the_host() {
+    let s = SIZES;
+    let problem = Problem {
+        batch: s.batch as i64,
+        heads_q: s.heads_q as i64,
+        seqlen_q: s.seqlen_q as i64,
+        seqlen_k: s.seqlen_k as i64,
+        ..Default::default()
+    };
+    let captured = Captured::new();
+    let checked = |mod_slope| captured.scores_of(&ScoreTexts { mod_slope, ..TEXTS }, 0.5).check(&problem);
+    checked("").unwrap();
+    checked(SLOPE).unwrap();
+    let error = checked("return 1.0f - tanh(score / cap());").unwrap_err();
+    assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
+    assert!(error.message().contains("mod_slope = "), "{error}");
+    assert!(error.message().contains("d mod / d score, at score "), "{error}");
+    assert!(error.message().contains(", key "), "{error}");
+    let error = checked("return nonsense;").unwrap_err();
+    assert!(matches!(error, Error::Compile(_)), "{error:?}");
+
+    let alone = ScoreTexts { mask: "return true;", mod_slope: "return 1;", ..Default::default() };
+    let error = make(&alone, &[]).unwrap_err();
+    assert!(error.message().contains("mod_slope = return 1;, must be empty without mod"), "{error}");
+    // SAFETY: no call reads it.
+    let elsewhere = unsafe { Tensor::from_raw_parts([1.0f32].as_ptr(), 3, &[1], &[1]) }.unwrap();
+    let text = ScoreTexts { modify: "return score * x(0);", ..Default::default() };
+    let error = make(&text, &[("x", Capture::Tensor(elsewhere))]).unwrap().check(&problem).unwrap_err();
+    assert!(error.message().contains("captures.x.device = 3, must be -2"), "{error}");
 }
 
 #[test]

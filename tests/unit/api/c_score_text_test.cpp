@@ -1,42 +1,123 @@
-// fa2_make_score_text().
+// fa2_make_score_text(), fa2_check_score_text().
 #include <doctest/doctest.h>
 #include <fa2/c_score_text.h>
 #include <fa2/score_text.h>
 
+#include <cstddef>
 #include <string>
+
+namespace {
+
+static_assert(sizeof(fa2_score_texts) == 56 && offsetof(fa2_score_texts, bias) == 8);
+
+/// The members of fa2_score_texts that a test sets.
+struct Texts {
+  const fa2_score_text *bias = nullptr, *mod = nullptr, *mod_slope = nullptr, *mask = nullptr;
+  const fa2_capture_spec* captures = nullptr;
+  std::size_t capture_count = 0;
+};
+
+fa2_status make(const Texts& given, int64_t* number) {
+  fa2_score_texts texts = FA2_SCORE_TEXTS_INIT;
+  texts.bias = given.bias, texts.mod = given.mod, texts.mod_slope = given.mod_slope, texts.mask = given.mask;
+  texts.captures = given.captures, texts.capture_count = given.capture_count;
+  return fa2_make_score_text(&texts, number);
+}
+
+fa2_score_text text_of(const char* text) {
+  return {text, nullptr, 1, 0};
+}
+
+bool last_error_has(const std::string& part) {
+  CAPTURE(fa2_last_error());
+  return std::string(fa2_last_error()).find(part) != std::string::npos;
+}
+
+}  // namespace
 
 TEST_CASE("c score text: has the number of make_score_text()") {
   const fa2_score_text mask{"return at.key % 2 == 0 && at.keys > 0;", "mine.cu", 3, 0};
   int64_t number = 0;
-  REQUIRE(fa2_make_score_text(nullptr, nullptr, &mask, nullptr, 0, &number) == FA2_OK);
+  REQUIRE(make({.mask = &mask}, &number) == FA2_OK);
   CHECK(number == fa2::make_score_text({.mask = "return at.key % 2 == 0 && at.keys > 0;"}));
   CHECK(fa2::score_texts(number).mask.line == 3);
+  const fa2_score_text bias = text_of("return 1;"), mod = text_of("return score * 3;"),
+                       slope = text_of("return 3;");
+  REQUIRE(make({.bias = &bias, .mod = &mod, .mod_slope = &slope, .mask = &mask}, &number) == FA2_OK);
+  CHECK(number ==
+        fa2::make_score_text(
+            {.bias = "return 1;", .mod = "return score * 3;", .mod_slope = "return 3;", .mask = mask.text}));
 }
 
 TEST_CASE("c score text: mistakes are errors, and leave the number alone") {
   int64_t number = 7;
-  const fa2_score_text open{"return (true;", nullptr, 1, 0}, future{"return true;", nullptr, 1, 1};
-  CHECK(fa2_make_score_text(nullptr, nullptr, nullptr, nullptr, 0, &number) == FA2_INVALID_REQUEST);
-  CHECK(fa2_make_score_text(&open, nullptr, nullptr, nullptr, 0, &number) == FA2_INVALID_REQUEST);
-  CHECK(fa2_make_score_text(&future, nullptr, nullptr, nullptr, 0, &number) == FA2_INVALID_REQUEST);
-  CHECK(std::string(fa2_last_error()).find("bias.reserved = 1, must be 0") != std::string::npos);
-  CHECK(fa2_make_score_text(nullptr, nullptr, &open, nullptr, 0, nullptr) == FA2_INVALID_REQUEST);
+  const fa2_score_text open = text_of("return (true;"), future{"return true;", nullptr, 1, 1};
+  CHECK(make({}, &number) == FA2_INVALID_REQUEST);
+  CHECK(make({.bias = &open}, &number) == FA2_INVALID_REQUEST);
+  CHECK(make({.bias = &future}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("bias.reserved = 1, must be 0"));
+  CHECK(make({.mask = &open}, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_make_score_text(nullptr, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("texts = NULL, must not be NULL"));
+  const fa2_score_text slope = text_of("return 1;");
+  CHECK(make({.bias = &slope, .mod_slope = &slope}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("mod_slope = return 1;, must be empty without mod"));
+  CHECK(number == 7);
+}
+
+TEST_CASE("c score text: the struct's size and reserved field are looked at") {
+  const fa2_score_text mask = text_of("return at.key > 1;");
+  int64_t number = 7;
+  fa2_score_texts texts = FA2_SCORE_TEXTS_INIT;
+  texts.mask = &mask;
+  texts.struct_size = 0;
+  CHECK(fa2_make_score_text(&texts, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("texts = a struct with struct_size 0, must have 56"));
+  texts.struct_size = sizeof texts, texts.reserved = 1;
+  CHECK(fa2_make_score_text(&texts, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("texts.reserved = 1, must be 0"));
   CHECK(number == 7);
 }
 
 TEST_CASE("c score text: captures become those of make_score_text()") {
-  const fa2_score_text mask{"return ids(at.batch, at.key) < last();", nullptr, 1, 0};
+  const fa2_score_text mask = text_of("return ids(at.batch, at.key) < last();");
   const fa2_capture_spec captures[] = {{"ids", FA2_INT64, 2}, {"last", FA2_INT32, FA2_CAPTURED_NUMBER}};
   int64_t number = 0;
-  REQUIRE(fa2_make_score_text(nullptr, nullptr, &mask, captures, 2, &number) == FA2_OK);
+  REQUIRE(make({.mask = &mask, .captures = captures, .capture_count = 2}, &number) == FA2_OK);
   CHECK(number == fa2::make_score_text(
                       {.mask = mask.text,
                        .captures = {{"ids", fa2::CaptureType::i64, 2}, {"last", fa2::CaptureType::i32}}}));
   const fa2_capture_spec wrong[] = {{"ids", 300, 2}};
-  CHECK(fa2_make_score_text(nullptr, nullptr, &mask, wrong, 1, &number) == FA2_INVALID_REQUEST);
-  CHECK(std::string(fa2_last_error()).find("captures[0].type = 255, must be one of CaptureType") !=
-        std::string::npos);
-  CHECK(fa2_make_score_text(nullptr, nullptr, &mask, nullptr, 1, &number) == FA2_INVALID_REQUEST);
+  CHECK(make({.mask = &mask, .captures = wrong, .capture_count = 1}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("captures[0].type = 255, must be one of CaptureType"));
+  CHECK(make({.mask = &mask, .capture_count = 1}, &number) == FA2_INVALID_REQUEST);
   const fa2_capture_spec nameless[] = {{nullptr, FA2_INT64, 2}};
-  CHECK(fa2_make_score_text(nullptr, nullptr, &mask, nameless, 1, &number) == FA2_INVALID_REQUEST);
+  CHECK(make({.mask = &mask, .captures = nameless, .capture_count = 1}, &number) == FA2_INVALID_REQUEST);
+}
+
+TEST_CASE("c score text: a slope is checked with the captures of a call") {
+  const fa2_score_text mod = text_of("return gain(at.head) * score * score;"),
+                       right = text_of("return 2 * gain(at.head) * score;"),
+                       wrong = text_of("return 2 * gain(0) * score;"), broken = text_of("return nonsense;");
+  const fa2_capture_spec specs[] = {{"gain", FA2_FLOAT32, 1}};
+  const float gains[] = {1, 2};
+  const fa2_capture captures[] = {{gains, 0, {2}, {1}}};
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  problem.heads_q = 2, problem.seqlen_q = 5, problem.seqlen_k = 7;
+  const auto make_with = [&](const fa2_score_text* slope) {
+    return make({.mod = &mod, .mod_slope = slope, .captures = specs, .capture_count = 1},
+                &problem.score_text);
+  };
+  REQUIRE(make_with(&right) == FA2_OK);
+  CHECK(fa2_check_score_text(&problem, captures, 1) == FA2_OK);
+  CHECK(fa2_check_score_text(&problem, nullptr, 0) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("capture_count = 0, must be 1"));
+  REQUIRE(make_with(&wrong) == FA2_OK);
+  CHECK(fa2_check_score_text(&problem, captures, 1) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("d mod / d score, at score "));
+  CHECK(last_error_has(", batch 0, head 1, query "));
+  REQUIRE(make_with(&broken) == FA2_OK);
+  CHECK(fa2_check_score_text(&problem, captures, 1) == FA2_COMPILE);
+  CHECK(fa2_check_score_text(nullptr, captures, 1) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("problem = NULL, must not be NULL"));
 }

@@ -59,8 +59,9 @@ functions! {
                            launch: *const fa2_launch) -> fa2_status;
     fn fa2_fill_zeros(data: *mut c_void, bytes: usize, launch: *const fa2_launch) -> fa2_status;
     fn fa2_on_device(device: i32, body: fa2_body, data: *mut c_void) -> fa2_status;
-    fn fa2_make_score_text(bias: *const fa2_score_text, modified: *const fa2_score_text, mask: *const fa2_score_text,
-                           captures: *const fa2_capture_spec, capture_count: usize, number: *mut i64) -> fa2_status;
+    fn fa2_make_score_text(texts: *const fa2_score_texts, number: *mut i64) -> fa2_status;
+    fn fa2_check_score_text(problem: *const fa2_problem, captures: *const fa2_capture,
+                            capture_count: i64) -> fa2_status;
     fn fa2_block_map_create(version: u64, map: *mut *mut fa2_block_map) -> fa2_status;
     fn fa2_map_blocks(context: *mut fa2_context, problem: *const fa2_problem, args: *const fa2_args,
                       map: *mut fa2_block_map, stream: *mut c_void) -> fa2_status;

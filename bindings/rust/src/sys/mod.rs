@@ -25,12 +25,12 @@ macro_rules! c_struct {
         }
 
         impl $name {
-            /// Returns the name, the type as text and the offset in bytes of each field.
+            /// Returns the name in C, the type as text and the offset in bytes of each field.
             pub fn layout() -> Vec<(&'static str, &'static str, usize)> {
                 let made = Self::default();
                 let base = std::ptr::addr_of!(made) as usize;
                 vec![$((
-                    stringify!($field),
+                    stringify!($field).trim_start_matches("r#"),
                     stringify!($type),
                     std::ptr::addr_of!(made.$field) as usize - base,
                 ),)*]

@@ -153,6 +153,19 @@ c_struct! {
 }
 
 c_struct! {
+    pub struct fa2_score_texts {
+        pub struct_size: u32 = size_of::<fa2_score_texts>() as u32,
+        pub reserved: i32 = 0,
+        pub bias: *const fa2_score_text = null(),
+        pub r#mod: *const fa2_score_text = null(),
+        pub mod_slope: *const fa2_score_text = null(),
+        pub mask: *const fa2_score_text = null(),
+        pub captures: *const fa2_capture_spec = null(),
+        pub capture_count: usize = 0,
+    }
+}
+
+c_struct! {
     pub struct fa2_context_options {
         pub struct_size: u32 = size_of::<fa2_context_options>() as u32,
         pub tune: i32 = FA2_TUNE_DEFAULT,
