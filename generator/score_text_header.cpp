@@ -22,6 +22,10 @@ std::string function(std::string_view signature, const ScoreText& text, std::str
   return fmt::format("  FA2_DEVICE {} const {{\n{}\n  }}\n", signature, body);
 }
 
+bool is_staged(Reads reads) {
+  return reads == Reads::staged || reads == Reads::staged_bias;
+}
+
 /// An element type in memory, and the type of its values in texts.
 struct CapturedType {
   std::string_view element, value;
@@ -84,15 +88,11 @@ std::string capture(const CaptureSpec& spec, std::size_t number, Lines lines) {
 }
 
 /// Like capture(), of the tensor whose tile lies in shared memory.
-std::string staged_capture(const CaptureSpec& spec, std::size_t number, bool is_bias) {
+std::string staged_capture(const CaptureSpec& spec) {
   return fmt::format(
-      "  static constexpr bool staged_is_bias = {};\n"
       "  StagedScores<Config> staged = {{}};\n"
-      "  FA2_DEVICE static const CaptureParams& staged_params(const ScoreCaptures& of) {{ return "
-      "of.list[{}]; "
-      "}}\n"
       "  FA2_DEVICE float {}(const Position& at) const {{ return staged.read<{}>(at); }}\n",
-      is_bias, number, spec.name, type_of(spec.type).element);
+      spec.name, type_of(spec.type).element);
 }
 
 /// Like capture(), of a tensor that may have a gradient: its reads can be followed.
@@ -106,8 +106,8 @@ std::string followed_capture(const CaptureSpec& spec, std::size_t number, Lines 
       number, type_of(spec.type).element, indices.arguments, indices.arguments);
 }
 
-/// `staged`: the capture whose tile lies in shared memory, or kNoCapture. `bias`: the capture that is the bias.
-SourceFile text_header(const ScoreTexts& texts, Lines lines, int staged, int bias) {
+/// `staged`: the capture whose tile lies in shared memory, or kNoCapture.
+SourceFile text_header(const ScoreTexts& texts, Lines lines, int staged) {
   std::string text = fmt::format(
       "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
       "{}#include \"attention/common/score_functions.cuh\"\n\n"
@@ -120,7 +120,7 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines, int staged, int bia
       !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mod_slope.text.empty(),
       !texts.mask.text.empty(), reads_of_mask(texts).head);
   for (std::size_t i = 0; i < texts.captures.size(); ++i)
-    text += static_cast<int>(i) == staged ? staged_capture(texts.captures[i], i, staged == bias)
+    text += static_cast<int>(i) == staged ? staged_capture(texts.captures[i])
                                           : capture(texts.captures[i], i, lines);
   text += function("float bias(const Position& at)", texts.bias, "return 0.0f;", lines) +
           "  template <class Score>\n" +
@@ -152,8 +152,9 @@ SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable
   return {"attention/backward/sm80/followed_text.cuh", std::move(text)};
 }
 
-SourceFile captures_header(const ScoreTexts& texts, int staged) {
-  std::string list = staged == kNoCapture ? "" : "  CaptureMapParams capture_map;\n";
+SourceFile captures_header(const ScoreTexts& texts, Reads reads) {
+  std::string list = is_staged(reads) ? "  CaptureMapParams capture_map;\n" : "";
+  if (reads == Reads::staged_bias) list += "  CaptureMapParams gradient_map;\n";
   if (!texts.mask.text.empty()) list += "  KeyMapParams key_map;\n";
   if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
   return {"attention/common/score_captures.cuh",
@@ -168,9 +169,8 @@ SourceFile captures_header(const ScoreTexts& texts, int staged) {
 std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads) {
   if (number == 0) return {};
   const ScoreTexts& texts = score_texts(number);
-  const int staged = reads == Reads::staged ? capture_per_score(number) : kNoCapture;
-  std::vector<SourceFile> files = {text_header(texts, lines, staged, capture_that_is_bias(number)),
-                                   captures_header(texts, staged)};
+  const int staged = is_staged(reads) ? capture_per_score(number) : kNoCapture;
+  std::vector<SourceFile> files = {text_header(texts, lines, staged), captures_header(texts, reads)};
   if (reads == Reads::followed)
     files.push_back(followed_text_header(texts, differentiable_captures(number), lines));
   return files;

@@ -1,5 +1,6 @@
 // Chooses up to six kernels, which share one scratch.
 #include <generator/config_space.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <planning/backward.h>
 #include <planning/capture_sums.h>
 #include <planning/key_map.h>
@@ -57,7 +58,9 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
   std::vector<ConfigChoice> choices;
   for (const KernelPass pass : passes)
     choices.push_back(pass == KernelPass::dq_convert ? ConfigChoice() : choice_of(pass));
-  const auto adds = [&](const KernelConfig& config) { return adds_bias_gradient(planner.problem, config); };
+  const auto adds = [&](const KernelConfig& config) {
+    return score_tile_rules::adds_bias_gradient(planner.problem, config);
+  };
   // A fused kernel may make the gradients of captures too, unless it does not compile.
   const bool is_shared = !passes.empty() && passes.back() == KernelPass::d_captures &&
                          std::ranges::any_of(choices, adds, &ConfigChoice::config);

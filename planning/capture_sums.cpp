@@ -1,6 +1,5 @@
 // Sizes of gradients follow from the call's captures, so that no plan can have room for their sums in its workspace.
-#include <core/text_reads.h>
-#include <generator/kernel_kind.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <generator/key_map_layout.h>
 #include <operation/operands/captured_bytes.h>
 #include <planning/capture_sums.h>
@@ -25,16 +24,11 @@ bool stores_all(const Plan& plan, const CaptureSpec& spec, const ScoreCapture& c
   const bool is_shared = capture.sizes[0] == 1 || capture.sizes[1] == 1;
   if (spec.dimensions != CaptureSpec::kPerScore || is_shared) return false;
   if (p.varlen || has_edges(p) || has_mask_text(p)) return false;
-  return std::ranges::any_of(plan.steps,
-                             [&](const Step& step) { return adds_bias_gradient(p, step.config); });
+  return std::ranges::any_of(
+      plan.steps, [&](const Step& step) { return score_tile_rules::adds_bias_gradient(p, step.config); });
 }
 
 }  // namespace
-
-bool adds_bias_gradient(const AttentionProblem& problem, const KernelConfig& config) {
-  return config.score_tiles != 0 && sums_dq(pass_of(config)) && !problem.softcap &&
-         capture_that_is_bias(problem.score_text) != kNoCapture;
-}
 
 std::vector<Step> bitwise_capture_steps(const Step& step) {
   std::vector<Step> steps;

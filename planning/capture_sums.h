@@ -13,9 +13,6 @@ namespace fa2 {
 /// bytes of Call::capture_sums.
 std::vector<Step> bitwise_capture_steps(const Step& step);
 
-/// Returns whether a kernel of dQ, dK and dV adds to the gradient of a capture that is the bias, which needs no other kernel then.
-bool adds_bias_gradient(const AttentionProblem& problem, const KernelConfig& config);
-
 /// Sets the gradients of captures that the call wants to 0, unless a kernel stores each element. Returns memory for sums in fixed point, also 0, if the plan's launches
 /// need it; `call` gets its address.
 std::optional<StreamMemory> start_capture_gradients(const Plan& plan, Call& call, Stream stream);

@@ -1,8 +1,8 @@
 // Fills in CaptureParams and KeyMapParams.
 #include <fa2/backward.h>
 #include <generator/kernel_kind.h>
+#include <generator/kernels/score_tile_rules.h>
 #include <operation/operands/captured_bytes.h>
-#include <planning/capture_sums.h>
 #include <planning/held_maps.h>
 #include <planning/tensor_maps.h>
 #include <planning/text_params.h>
@@ -82,7 +82,8 @@ void set_texts(Step& step, const AttentionProblem& problem) {
   if (problem.score_text == 0 || (kind.reads != nullptr && !kind.reads("score_text"))) return;
   step.texts.captures = score_texts(problem.score_text).captures;
   step.texts.have_mask = has_mask_text(problem);
-  step.texts.have_gradients = kind.pass == KernelPass::d_captures || adds_bias_gradient(problem, step.config);
+  step.texts.have_gradients =
+      kind.pass == KernelPass::d_captures || score_tile_rules::adds_bias_gradient(problem, step.config);
   if (step.config.score_tiles != 0) step.texts.staged = capture_per_score(problem.score_text);
   if (step.config.key_map != 0) step.texts.map = key_map_layout(problem, step.config);
 }
@@ -106,6 +107,12 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
   }
   if (texts.staged == kNoCapture) return;
   const auto staged = static_cast<std::size_t>(texts.staged);
+  if (texts.have_gradients) {
+    float* const* const gradients = gradients_of(texts, call);
+    const TensorMap map = map_of_bias_gradient(step.config, args.captures[staged],
+                                               gradients == nullptr ? nullptr : gradients[staged]);
+    params.insert(texts.place, &map, sizeof map);
+  }
   const TensorMap map = map_of_scores(step.config, texts.captures[staged], args.captures[staged]);
   params.insert(texts.place, &map, sizeof map);
 }

@@ -33,6 +33,12 @@ inline int tile_bytes(const AttentionTraits& traits, const KernelConfig& config)
   return config.tile_m * config.tile_n * capture_bytes(traits);
 }
 
+/// Returns whether the kernel adds dS to the gradient of a capture that is the bias.
+inline bool adds_bias_gradient(const AttentionProblem& problem, const KernelConfig& config) {
+  return config.score_tiles != 0 && sums_dq(pass_of(config)) && !problem.softcap && has_capture(problem) &&
+         capture_that_is_bias(problem.score_text) != kNoCapture;
+}
+
 inline void check(const AttentionTraits& traits, const KernelConfig& config, BrokenRules& rules) {
   rules.expect(config.score_tiles == 0 || has_capture(traits),
                "score_tiles = 1 without a text of scores that reads a capture per score");

@@ -50,28 +50,31 @@ struct CapturedTensor {
   }
 };
 
+inline constexpr std::uint32_t kFloatPattern = 0xa5a5a5a5, kFloatNaN = 0xffffffff;
+inline constexpr std::size_t kGuardFloats = 16;
+
 struct CaptureCase {
   const char* name;
   ScoreText bias = {}, mod = {}, mask = {};
   std::vector<CapturedTensor> tensors;  ///< whose names are a, b, c ...
   reference::ScoreFunctions functions;
   std::function<void(double score, const At&, const Take&)> derivatives;
+  std::size_t guard = kGuardFloats;  ///< floats around each gradient, which decide its alignment
 };
-
-inline constexpr std::uint32_t kFloatPattern = 0xa5a5a5a5, kFloatNaN = 0xffffffff;
-inline constexpr std::size_t kGuardFloats = 16;
 
 /// The captures of a case, and memory for their gradients between guards.
 class CapturesWithGradients {
  public:
-  explicit CapturesWithGradients(const std::vector<CapturedTensor>& tensors) : tensors_(tensors) {
+  explicit CapturesWithGradients(const std::vector<CapturedTensor>& tensors, std::size_t guard = kGuardFloats)
+      : tensors_(tensors), guard_(guard) {
     for (const CapturedTensor& tensor : tensors) {
       add(tensor);
-      DeviceBuffer& buffer = gradients_.emplace_back(4 * (count_of(tensor) + 2 * kGuardFloats));
+      DeviceBuffer& buffer = gradients_.emplace_back(4 * (count_of(tensor) + 2 * guard));
       std::vector<std::uint32_t> image(buffer.size() / 4, kFloatPattern);
-      if (tensor.is_wanted) std::fill(image.begin() + kGuardFloats, image.end() - kGuardFloats, kFloatNaN);
+      if (tensor.is_wanted)
+        std::fill_n(image.begin() + static_cast<std::ptrdiff_t>(guard), count_of(tensor), kFloatNaN);
       buffer.upload(image.data(), buffer.size());
-      pointers_.push_back(tensor.is_wanted ? static_cast<float*>(buffer.data()) + kGuardFloats : nullptr);
+      pointers_.push_back(tensor.is_wanted ? static_cast<float*>(buffer.data()) + guard : nullptr);
     }
   }
 
@@ -84,8 +87,8 @@ class CapturesWithGradients {
     const auto guarded = [&](auto begin, auto end) {
       return std::all_of(begin, end, [](std::uint32_t word) { return word == kFloatPattern; });
     };
-    const std::size_t begin = tensors_[i].is_wanted ? kGuardFloats : bits.size() / 2,
-                      end = tensors_[i].is_wanted ? bits.size() - kGuardFloats : bits.size() / 2;
+    const std::size_t begin = tensors_[i].is_wanted ? guard_ : bits.size() / 2,
+                      end = tensors_[i].is_wanted ? bits.size() - guard_ : bits.size() / 2;
     CHECK(guarded(bits.begin(), bits.begin() + static_cast<std::ptrdiff_t>(begin)));
     CHECK(guarded(bits.begin() + static_cast<std::ptrdiff_t>(end), bits.end()));
     const std::vector<float> floats = downloaded<float>(gradients_[i]);
@@ -117,6 +120,7 @@ class CapturesWithGradients {
   }
 
   const std::vector<CapturedTensor>& tensors_;
+  std::size_t guard_;
   Captures captures_;
   std::vector<DeviceBuffer> gradients_;
   std::vector<float*> pointers_;
@@ -188,7 +192,7 @@ inline void expect_gradient(const std::vector<float>& made, const Parts& ref, co
 /// Returns the gradients of a case's captures by one call that `run` makes; empty ones where none is wanted.
 template <class Run>
 std::vector<std::vector<float>> gradients_by(const Run& run, const CaptureCase& of, GuardedBackward& call) {
-  const CapturesWithGradients captures(of.tensors);
+  const CapturesWithGradients captures(of.tensors, of.guard);
   call.forward.functions = of.functions;
   captures.give_to(call.forward.args);
   call.upload();

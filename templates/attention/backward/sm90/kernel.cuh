@@ -72,6 +72,7 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
+      BiasGradient<Config>::finish();
       of.await_exchange();
       if (is_part()) return part().store(dk, scale, part_row(), false);
       await_others<Config>(warpgroup);
@@ -82,6 +83,7 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     BackwardMainloopSm90<Config> mainloop{
         backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     mainloop.run();
+    BiasGradient<Config>::finish();
     if (is_part()) {
       const int row = 64 * warpgroup + 16 * warp;
       part().store(mainloop.dv, value_scale, row, true);

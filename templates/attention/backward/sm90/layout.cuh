@@ -6,6 +6,20 @@
 
 namespace fa2 {
 
+/// Where a warp's dS passes on its way to the gradient of the bias, in float32. Nothing for kernels without one.
+template <class Config, bool kStaged = Config::score_tiles != 0>
+struct BiasGradientTile {
+  static constexpr bool exists = false;
+  static constexpr int bytes = 0;
+};
+template <class Config>
+struct BiasGradientTile<Config, true> {
+  static constexpr bool exists = Config::adds_bias_gradient != 0;
+  static constexpr int keys = 16;
+  using Tile = SwizzledTile<Config::tile_n, keys * 2>;
+  static constexpr int bytes = exists ? Tile::bytes : 0;
+};
+
 /// K and V lie in tiles of 64 keys, one per warpgroup unless gradients are split. Then come a ring of Q and a
 /// ring of dO, whose slots carry LSE and delta per row. Last come slots for dS, which all warpgroups read.
 /// Ping-pong scheduling needs a third slot, because one warpgroup writes while the other reads the two
@@ -37,7 +51,10 @@ struct BackwardLayoutSm90 {
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
   static constexpr int staged_bytes = StagedBytes<Config>::of_tile;
   static constexpr int staged_start = output_start + Config::output_stages * aligned(OutputTile::bytes);
-  static constexpr int score_start = staged_start + Config::stages * key_tiles * staged_bytes;
+  static constexpr int bias_gradient_start = staged_start + Config::stages * key_tiles * staged_bytes;
+  static constexpr int bias_gradient_bytes = BiasGradientTile<Config>::bytes;
+  static constexpr int score_start =
+      bias_gradient_start + (Config::splits_gradients ? 4 : Config::warps) * bias_gradient_bytes;
   static constexpr int weights_start = score_start + score_places * key_tiles * ScoreTile::bytes;
   static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
   static constexpr int received_start = weights_start + 2 * weights_bytes;
@@ -68,6 +85,10 @@ struct BackwardLayoutSm90 {
   /// Returns where the StagedScores of one key tile lie.
   FA2_DEVICE SharedAddress staged(int slot, int tile) const {
     return at(staged_start + (slot * key_tiles + tile) * staged_bytes);
+  }
+  /// Returns where the BiasGradientTile of a warp lies, counted among those that compute dS.
+  FA2_DEVICE SharedAddress bias_gradient(int warp) const {
+    return at(bias_gradient_start + warp * bias_gradient_bytes);
   }
   /// Returns the dS of one key tile.
   FA2_DEVICE ScoreTile scores(int place, int tile) const {

@@ -214,8 +214,8 @@ struct BackwardMainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(gradients);
       of.to_gradients(scores, gradients);
-      if constexpr (Config::score_tiles != 0)
-        add_bias_gradient(params.attention, work, step, gradients, first_row, step.n * Config::tile_n);
+      BiasGradient<Config>{params.attention, work, dq.shared.bias_gradient(4 * warpgroup + dq.warp)}.add(
+          step, gradients, first_row);
       of_head.drop_marked(scores);
     }
     FA2_UNROLL

@@ -191,8 +191,8 @@ struct SplitBackward {
         pair = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
       }
     }
-    if constexpr (Config::score_tiles != 0)
-      add_bias_gradient(params.attention, work, step, gradients, first_row, step.n * Config::tile_n);
+    BiasGradient<Config>{params.attention, work, dq.shared.bias_gradient(dq.warp)}.add(step, gradients,
+                                                                                       first_row);
     ptx::mbarrier_wait(dq.shared.scores_empty(place.index), place.phase ^ 1);
     publish_scores(dq.shared.scores(place.index, 0), operand, dq.warp);
     release(dq.shared.scores_full(place.index));
