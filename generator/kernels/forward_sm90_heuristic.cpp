@@ -148,6 +148,11 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   const bool multiplies = multiplies_keys(traits), reads = reads_tensors(traits);
+  // Tiles of a capture take the memory of a second buffer of queries, and warpgroups that wait for them keep no turns.
+  const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
+  if (score_tile_rules::has_capture(traits) && head_dim <= 128)
+    return {{kMostQueries,
+             {with(12, head_dim <= 64 ? 96 : 80, guessing_once), with(8, 64, guessing_once), safe}}};
   if (head_dim <= 64) return table_of_narrow(traits, arch);
   const KernelConfig wide = with(8, reads ? 96 : 128, guessing);
   if (head_dim <= 96 && reads) return {{kMostQueries, {wide, safe}}};
@@ -163,7 +168,6 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
     return {{1536, {wide, three, safe}}, any};
   }
-  const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (head_dim <= 192) return {{kMostQueries, {with(8, reads ? 80 : 96, guessing_once), safe}}};
   return table_of_widest(traits, arch);
 }

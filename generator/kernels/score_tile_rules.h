@@ -51,6 +51,7 @@ inline void add_constants(const KernelSpec& spec, int queries, int keys,
   constants.insert(constants.end(), {{"staged_queries", queries},
                                      {"staged_keys", keys},
                                      {"staged_bytes", capture_bytes(spec.traits)},
+                                     {"staged_pairs", !sums_dq(pass_of(spec.config))},
                                      {"staged_capture", capture_of(spec.traits)}});
 }
 

@@ -41,4 +41,20 @@ FA2_DEVICE u32 ld_capture(const unsigned char* address, Site site = {}) {
   return load_capture(address, site);
 }
 
+FA2_DEVICE u32 ld_staged_u16(SharedAddress address, Site site = {}) {
+  u16 value;
+  machine->load_shared(address, &value, 2, site);
+  return value;
+}
+FA2_DEVICE u32 ld_staged_u32(SharedAddress address, Site site = {}) {
+  u32 value;
+  machine->load_shared(address, &value, 4, site);
+  return value;
+}
+FA2_DEVICE float ld_staged_f32(SharedAddress address, Site site = {}) {
+  float value;
+  machine->load_shared(address, &value, 4, site);
+  return value;
+}
+
 }  // namespace fa2::ptx

@@ -15,12 +15,6 @@ FA2_DEVICE u32 ld_shared_u32(SharedAddress address, Site site = {}) {
   return value;
 }
 
-FA2_DEVICE u32 ld_shared_u16(SharedAddress address, Site site = {}) {
-  u16 value;
-  machine->load_shared(address, &value, 2, site);
-  return value;
-}
-
 FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value, Site site = {}) {
   machine->store_shared(address, &value, 4, site);
 }

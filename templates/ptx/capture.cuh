@@ -52,4 +52,23 @@ FA2_DEVICE u32 ld_capture(const unsigned char* address) {
   return value;
 }
 
+// Loads from shared memory that nothing writes between the renewed() that made the address and the hold() of what follows from the
+// values. The compiler may merge and move them in between.
+
+FA2_DEVICE u32 ld_staged_u16(SharedAddress address) {
+  u16 value;
+  asm("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+  return value;
+}
+FA2_DEVICE u32 ld_staged_u32(SharedAddress address) {
+  u32 value;
+  asm("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
+  return value;
+}
+FA2_DEVICE float ld_staged_f32(SharedAddress address) {
+  float value;
+  asm("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address));
+  return value;
+}
+
 }  // namespace fa2::ptx

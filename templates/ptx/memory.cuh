@@ -16,12 +16,6 @@ FA2_DEVICE u32 ld_shared_u32(SharedAddress address) {
   return value;
 }
 
-FA2_DEVICE u32 ld_shared_u16(SharedAddress address) {
-  u16 value;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
-  return value;
-}
-
 FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }

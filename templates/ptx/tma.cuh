@@ -54,7 +54,8 @@ FA2_DEVICE void tma_store(const TensorMap& map, TensorCoordinates box, SharedAdd
       : "memory");
 }
 
-/// cp.reduce.async.bulk.tensor.5d.add: like tma_store(), of float32, which it adds, each atomically, in any order.
+/// cp.reduce.async.bulk.tensor.5d.add: like tma_store(), of float32, which it adds, each atomically, in any
+/// order. Rows of the tensor must end at a multiple of 16 bytes: an H200 adds what lies behind, up to it.
 FA2_DEVICE void tma_reduce_add(const TensorMap& map, TensorCoordinates box, SharedAddress source) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], "

@@ -122,7 +122,7 @@ constexpr Backward kBackwards[] = {{64, 2, "tile_m=128,tile_n=64,warps=8,stages=
                                    {64, 1, "tile_m=64,tile_n=128,warps=8,stages=1"},
                                    {128, 2, "tile_m=64,tile_n=96,warps=8,stages=2"},
                                    {128, 2, "tile_m=64,tile_n=64,warps=8,stages=2"},
-                                   {72, 1, "tile_m=128,tile_n=64,warps=8,stages=1"}};
+                                   {72, 2, "tile_m=64,tile_n=96,warps=8,stages=2"}};
 
 std::string forward(std::size_t i) {
   return std::string("kernel=forward_sm90,score_tiles=1,") + kForwards[i];

@@ -94,7 +94,7 @@ TEST_CASE("ld.shared.v2.f32 loads two floats in order, whatever their bits") {
   CHECK(out == in);
 }
 
-TEST_CASE("ld.shared.u16 loads either half of a word") {
+TEST_CASE("loads of staged elements: words, halves of words and floats") {
   if (cannot_run()) return;
   const auto in = words();
   const auto out = run_over<std::uint32_t>(
@@ -102,8 +102,10 @@ TEST_CASE("ld.shared.u16 loads either half of a word") {
       "const SharedAddress s = dynamic_shared();\n"
       "for (int i = thread_index(); i < p.count; i += 32) st_shared_u32(s + 4 * i, p.in[i]);\n"
       "bar_warp_sync();\n"
-      "for (int i = thread_index() ^ 5; i < p.count; i += 32)\n"
-      "  p.out[i] = ld_shared_u16(s + 4 * i) | ld_shared_u16(s + 4 * i + 2) << 16;",
+      "for (int i = thread_index() ^ 5; i < p.count; i += 32) {\n"
+      "  const SharedAddress at = renewed(s + 4 * i);\n"
+      "  p.out[i] = i % 3 == 0   ? ld_staged_u16(at) | ld_staged_u16(at + 2) << 16\n"
+      "             : i % 3 == 1 ? ld_staged_u32(at) : bits_of(ld_staged_f32(at));\n}",
       32, 4 * 512);
   CHECK(out == in);
 }

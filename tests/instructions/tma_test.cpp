@@ -225,7 +225,7 @@ TEST_CASE("bulk loads of plain bytes, and bulk stores that add float32") {
 TEST_CASE("a tensor reduction adds float32 in the part of the box inside the tensor") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());
-  // Two blocks add a box of 16 x 5 of which 9 x 3 elements lie in the tensor, whose rows have a pitch of 24.
+  // Two blocks add a box of 16 x 5 of which 12 x 3 elements lie in the tensor, whose rows have a pitch of 24.
   const auto kernel = build({R"(
     for (int i = thread_index(); i < 80; i += 32) st_shared_u32(dynamic_shared() + 4 * i, bits_of(static_cast<float>(i)));
     fence_proxy_async_shared();
@@ -243,13 +243,13 @@ TEST_CASE("a tensor reduction adds float32 in the part of the box inside the ten
   TensorMapSpec spec;
   spec.data = out.data();
   spec.element = ElementType::f32;
-  spec.dimensions[0] = {17, 0, 16};
+  spec.dimensions[0] = {20, 0, 16};
   spec.dimensions[1] = {kRows, kPitch * 4, 5};
   launch(*kernel, TmaParams{encode_tensor_map(spec), nullptr, {8, 4}, 0}, Buffers{}.in_out(out), 2);
   out.download(sums.data(), out.size());
   for (int row = 0; row < kRows; ++row) {
     for (int col = 0; col < kPitch; ++col) {
-      const bool is_inside = row >= 4 && col >= 8 && col < 17;
+      const bool is_inside = row >= 4 && col >= 8 && col < 20;
       const int value = is_inside ? 16 * (row - 4) + col - 8 : 0;
       CHECK(sums[static_cast<std::size_t>(row * kPitch + col)] == 0.5f + 2.0f * static_cast<float>(value));
     }

@@ -49,4 +49,28 @@ struct BatchedTiles {
   }
 };
 
+/// As BatchedTiles, with the entries of a batch in front of its heads: neighbouring tiles may share elements of a capture.
+template <class Side>
+struct EntriesFirst {
+  BatchedTiles<Side> tiles;
+
+  FA2_DEVICE u32 count() const { return tiles.count(); }
+  FA2_DEVICE TileCoordinates at(u32 tile) const {
+    const TileCoordinates found = tiles.at(tile);
+    const int number = found.batch * tiles.side.heads() + found.head;
+    const int batch = tiles.side.attention().sequences.batch, head = number / batch;
+    return {found.q_tile, head, number - head * batch};
+  }
+};
+
+/// Returns the tile numbering of a batch whose sequences have equal lengths.
+template <class Config, class Side>
+FA2_DEVICE auto batched_tiles(const Side& side) {
+  if constexpr (Config::score_tiles != 0) {
+    return EntriesFirst<Side>{{side}};
+  } else {
+    return BatchedTiles<Side>{side};
+  }
+}
+
 }  // namespace fa2

@@ -41,9 +41,11 @@ struct ScorePositions {
 
   /// Returns a function that returns the position of a key's score in a row of queries.
   FA2_DEVICE auto in_row(int row) const {
+    // Heads do not share tiles for which there are tiles of a capture.
+    constexpr bool kPacks = Config::score_tiles == 0;
     const int heads = params.heads_q * params.packing.heads;
-    const int head = ptx::position_in(query_head<Config>(params, at, row), heads);
-    const int query = ptx::position_in(row_map_of<Config>(params).query(row), shape.seqlen_q);
+    const int head = ptx::position_in(kPacks ? query_head<Config>(params, at, row) : at.head, heads);
+    const int query = ptx::position_in(kPacks ? row_map_of<Config>(params).query(row) : row, shape.seqlen_q);
     return [batch = at.batch, head, query, queries = shape.seqlen_q, keys = shape.seqlen_k](int key) {
       return score::Position{batch, head, query, ptx::position_in(key, keys), queries, keys};
     };

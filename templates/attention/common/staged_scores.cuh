@@ -6,20 +6,6 @@
 
 namespace fa2 {
 
-namespace score {
-
-/// Returns an element in shared memory, as texts see it.
-template <class Stored>
-FA2_DEVICE float staged_element(SharedAddress address) {
-  return ptx::cvt_f32_x2<Stored>(ptx::ld_shared_u16(address)).low;
-}
-template <>
-FA2_DEVICE float staged_element<float>(SharedAddress address) {
-  return ptx::ld_shared_f32(address);
-}
-
-}  // namespace score
-
 /// A tile of a warpgroup's scores, and the position of its first one.
 template <class Config>
 struct StagedScores {
@@ -33,10 +19,17 @@ struct StagedScores {
   /// Returns the element of a score in the tile.
   template <class Stored, class Position>
   FA2_DEVICE float read(const Position& at) const {
+    const u32 row = static_cast<u32>(ptx::place_in_tile(at.query, first_query));
     const u32 byte = static_cast<u32>(ptx::place_in_tile(at.key, first_key)) * element_bytes;
-    const int row = ptx::place_in_tile(at.query, first_query);
-    const SharedAddress chunk = tile.chunk_address(row, static_cast<int>(byte / 16 * 8));
-    return score::staged_element<Stored>(chunk + byte % 16);
+    if constexpr (element_bytes == 4) {
+      return ptx::ld_staged_f32(address_of(row, byte));
+    } else if constexpr (!Config::staged_pairs) {
+      return ptx::cvt_f32_x2<Stored>(ptx::ld_staged_u16(address_of(row, byte))).low;
+    } else {
+      // A lane has pairs of keys, which take one load.
+      const ptx::Pair pair = ptx::cvt_f32_x2<Stored>(ptx::ld_staged_u32(address_of(row, byte / 4 * 4)));
+      return byte % 4 == 0 ? pair.low : pair.high;
+    }
   }
 
   /// Starts to load the tile of a query head. Elements outside the tensor become zeros. One thread must call it, and the mbarrier
@@ -53,6 +46,15 @@ struct StagedScores {
                                         capture.strides[0] == 0 ? 0 : batch, 0}};
       ptx::tma_load(tile.base + static_cast<u32>(group * Tile::group_bytes), map, box, full);
     }
+  }
+
+ private:
+  /// As Tile::chunk_address(), in the order in which most of it is the same for all scores of a lane.
+  FA2_DEVICE SharedAddress address_of(u32 row, u32 byte) const {
+    constexpr u32 kSpan = Tile::span, kRowsOfPattern = 128 / kSpan;
+    const u32 permutation = row % 8 / kRowsOfPattern % (kSpan / 16);
+    return ((tile.base + row % 8 * kSpan + permutation * 16) ^ byte % kSpan) + row / 8 * 8 * kSpan +
+           byte / kSpan * Tile::group_bytes;
   }
 };
 

@@ -126,7 +126,7 @@ FA2_DEVICE auto tiles_of_side(const Side& side) {
   if constexpr (Config::varlen) {
     return VarlenTiles<Config, Side>(side);
   } else {
-    return BatchedTiles<Side>{side};
+    return batched_tiles<Config>(side);
   }
 }
 

@@ -194,7 +194,7 @@ struct BackwardMainloopSm90 {
                                                           dq.shared.deltas(at.index)};
     ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     if constexpr (Config::score_tiles != 0)
-      score_mod.text.staged = {{dq.shared.staged(at.index, warpgroup)},
+      score_mod.text.staged = {{ptx::renewed(dq.shared.staged(at.index, warpgroup))},
                                step.n * Config::tile_n,
                                work.first_key() + 64 * warpgroup};
     // With dropout, values are computed again instead of kept, because no registers are left.

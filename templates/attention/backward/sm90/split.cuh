@@ -149,7 +149,7 @@ struct SplitBackward {
     const ColumnStatistics<1, PreparedOffsets> statistics = this->statistics();
     ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     if constexpr (Config::score_tiles != 0)
-      score_mod.text.staged = {{dq.shared.staged(state.index, 0)}, step.n * Config::tile_n, work.first_key()};
+      score_mod.text.staged = {{ptx::renewed(dq.shared.staged(state.index, 0))}, step.n * Config::tile_n, work.first_key()};
     const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
     const auto of = gradients_of(step, statistics, score_mod, of_head);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);

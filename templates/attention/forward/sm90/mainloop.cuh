@@ -116,7 +116,7 @@ struct MainloopSm90 {
     descales.scale_scores(scores);
     staged.wait(score_mod, first_row, n);
     modify(n, own);
-    staged.release();
+    staged.release(scores);
     ring.consumer_release(first);
     largest.add(scores);
     softmax.step(scores);
@@ -198,7 +198,7 @@ struct MainloopSm90 {
     } else {
       rises = guess_or_step(n, blocks, keys, guesses);
     }
-    staged.release();
+    staged.release(scores);
     if constexpr (Config::overlap) {
       // No branch may contain a wait: the warpgroup's four warps must execute the same one.
       ptx::wgmma_wait_group<0>();

@@ -41,7 +41,8 @@ template <class Config, bool kExist = Config::score_tiles != 0>
 struct StagedReader {
   FA2_DEVICE StagedReader(const SharedLayoutSm90<Config>&, int) {}
   FA2_DEVICE void wait(ScoreMod<Config>&, int, int) const {}
-  FA2_DEVICE void release() const {}
+  template <class Scores>
+  FA2_DEVICE void release(Scores&) const {}
 };
 template <class Config>
 struct StagedReader<Config, true> {
@@ -52,15 +53,20 @@ struct StagedReader<Config, true> {
   FA2_DEVICE StagedReader(const SharedLayoutSm90<Config>& layout, int of_warpgroup)
       : shared(layout), warpgroup(of_warpgroup) {}
 
-  /// Waits for the tile of block `n`, for texts to read. `row`: some row of the warpgroup.
-  FA2_DEVICE void wait(ScoreMod<Config>& mod, int row, int n) const {
+  /// Waits for the tile of block `n`, for texts to read. `first_row`: this warp's.
+  FA2_DEVICE void wait(ScoreMod<Config>& mod, int first_row, int n) const {
+    constexpr u32 kRowBytes = StagedScores<Config>::Tile::span;
     ptx::mbarrier_wait(shared.staged_full(state.index), state.phase);
-    mod.text.staged = {{shared.staged(state.index, warpgroup)}, row / 64 * 64, n * Config::tile_n};
+    const SharedAddress of_warp =
+        shared.staged(state.index, warpgroup) + static_cast<u32>(first_row) % 64 * kRowBytes;
+    mod.text.staged = {{ptx::renewed(of_warp)}, first_row, n * Config::tile_n};
   }
 
-  /// Releases the tile for this warp. Every consumer warp must call it, once a block.
-  FA2_DEVICE void release() {
-    ptx::bar_warp_sync();  // all lanes have read it
+  /// Releases the tile for this warp, once a block. What has been read is in `scores`.
+  template <class Scores>
+  FA2_DEVICE void release(Scores& scores) {
+    hold(scores);
+    ptx::bar_warp_sync();  // all lanes have read
     if (ptx::elect_one()) ptx::mbarrier_arrive(shared.staged_empty(state.index));
     state.advance();
   }

@@ -108,7 +108,7 @@ struct TileFollower {
   FA2_DEVICE SequenceTile current() const {
     if (Config::schedule == kOneTileEach && turn.count > 0) return {kNoTile, {}};
     if constexpr (announces_tiles<Config>) return heard();
-    const BatchedTiles<QuerySide> tiles{{params.attention}};
+    const auto tiles = batched_tiles<Config>(QuerySide{params.attention});
     if (tile >= tiles.count()) return {kNoTile, {}};
     const TileCoordinates at = tiles.at(tile);
     return {at, shape_of<Config>(params.attention, at.batch)};
