@@ -6,7 +6,6 @@
 #include <generator/kernel_key.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <generator/kernels/score_tile_rules.h>
 #include <generator/problem_text.h>
 #include <generator/score_text_header.h>
 #include <generator/template_set.h>
@@ -92,10 +91,8 @@ KernelSource render(const KernelSpec& asked) {
   std::vector<SourceFile> rendered = kind.headers(spec);
   rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
   const std::size_t before_texts = rendered.size();
-  const bool adds_bias = score_tile_rules::adds_bias_gradient(spec.traits, spec.config);
   const auto add_texts = [&](Lines lines) {
     const Reads reads = kind.pass == KernelPass::d_captures ? Reads::followed
-                        : adds_bias                         ? Reads::staged_bias
                         : spec.config.score_tiles != 0      ? Reads::staged
                                                             : Reads::plain;
     std::ranges::move(score_text_headers(spec.traits.score_text, lines, reads), std::back_inserter(rendered));

@@ -22,10 +22,6 @@ std::string function(std::string_view signature, const ScoreText& text, std::str
   return fmt::format("  FA2_DEVICE {} const {{\n{}\n  }}\n", signature, body);
 }
 
-bool is_staged(Reads reads) {
-  return reads == Reads::staged || reads == Reads::staged_bias;
-}
-
 /// An element type in memory, and the type of its values in texts.
 struct CapturedType {
   std::string_view element, value;
@@ -153,8 +149,7 @@ SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable
 }
 
 SourceFile captures_header(const ScoreTexts& texts, Reads reads) {
-  std::string list = is_staged(reads) ? "  CaptureMapParams capture_map;\n" : "";
-  if (reads == Reads::staged_bias) list += "  CaptureMapParams gradient_map;\n";
+  std::string list = reads == Reads::staged ? "  CaptureMapParams capture_map;\n" : "";
   if (!texts.mask.text.empty()) list += "  KeyMapParams key_map;\n";
   if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
   return {"attention/common/score_captures.cuh",
@@ -169,7 +164,7 @@ SourceFile captures_header(const ScoreTexts& texts, Reads reads) {
 std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads) {
   if (number == 0) return {};
   const ScoreTexts& texts = score_texts(number);
-  const int staged = is_staged(reads) ? capture_per_score(number) : kNoCapture;
+  const int staged = reads == Reads::staged ? capture_per_score(number) : kNoCapture;
   std::vector<SourceFile> files = {text_header(texts, lines, staged), captures_header(texts, reads)};
   if (reads == Reads::followed)
     files.push_back(followed_text_header(texts, differentiable_captures(number), lines));

@@ -12,8 +12,8 @@ namespace fa2 {
 enum class Lines : std::uint8_t { left_out, named };
 
 /// How a kernel reads captured tensors: `followed` through the texts, as one does that adds to their gradients, or `staged`: the one
-/// that has an element per score lies in shared memory; `staged_bias`: and the kernel adds dS to its gradient.
-enum class Reads : std::uint8_t { plain, followed, staged, staged_bias };
+/// that has an element per score lies in shared memory.
+enum class Reads : std::uint8_t { plain, followed, staged };
 
 /// Returns attention/common/score_text.cuh with the texts that have a number, score_captures.cuh with what they capture, and for
 /// followed reads attention/backward/sm80/followed_text.cuh; nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.

@@ -105,7 +105,6 @@ class Block final : public Machine {
                              unsigned blocks, Site site) override;
   void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) override;
   void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) override;
-  void tensor_reduce_add(const TensorMap& map, const int* box, unsigned from, Site site) override;
   void bulk_reduce_add(float* to, unsigned from, int bytes, Site site) override;
   void bulk_commit_group() override;
   void bulk_wait_group(int pending, bool read_only) override;

@@ -132,12 +132,6 @@ void Block::tensor_store(const TensorMap& map, const int* box, unsigned from, Si
   require(copies_.store(current_number(), to, from, false, site), site);
 }
 
-void Block::tensor_reduce_add(const TensorMap& map, const int* box, unsigned from, Site site) {
-  BulkMemory to;
-  require(BulkCopies::read_map(map, box, to), site);
-  require(copies_.store(current_number(), to, from, true, site), site);
-}
-
 void Block::bulk_reduce_add(float* to, unsigned from, int bytes, Site site) {
   require_order(to, bytes, site);
   const BulkMemory memory{{}, {}, reinterpret_cast<std::byte*>(to), bytes};

@@ -109,7 +109,6 @@ class Machine {
                                      unsigned blocks, Site site) = 0;
   virtual void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) = 0;
   virtual void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) = 0;
-  virtual void tensor_reduce_add(const TensorMap& map, const int* box, unsigned from, Site site) = 0;
   virtual void bulk_reduce_add(float* to, unsigned from, int bytes, Site site) = 0;
   virtual void bulk_commit_group() = 0;
   /// `read_only`: waits until shared memory has been read, not until the data has arrived.

@@ -68,9 +68,9 @@ class ParamsBuffer {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBytes = 2432, kAlignment = 64;
+  static constexpr std::size_t kBytes = 2304, kAlignment = 64;
   static constexpr std::size_t kTextBytes =
-      kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams) + 2 * sizeof(CaptureMapParams);
+      kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams) + sizeof(CaptureMapParams);
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
@@ -82,7 +82,7 @@ struct OperandUse {
   Access access;
 };
 
-/// What a kernel with texts of scores gets: CaptureMapParams with score_tiles, another of the gradient if there is one, KeyMapParams if there is a mask, then CaptureParams.
+/// What a kernel with texts of scores gets: CaptureMapParams with score_tiles, KeyMapParams if there is a mask, then CaptureParams.
 /// launch() inserts them in front of AttentionParams.
 struct StepTexts {
   std::size_t place = 0;  ///< where AttentionParams begin in the parameters; bytes

@@ -146,19 +146,4 @@ TensorMap map_of_scores(const KernelConfig& config, const CaptureSpec& spec, con
   return encode_tensor_map(map);
 }
 
-TensorMap map_of_bias_gradient(const KernelConfig& config, const ScoreCapture& capture, float* gradient) {
-  constexpr std::int32_t kKeysOfWarp = 16;
-  const std::int64_t row = capture.sizes[3] * std::int64_t{sizeof(float)};
-  if (gradient == nullptr || reinterpret_cast<std::uintptr_t>(gradient) % 16 != 0 || row % 16 != 0) return {};
-  TensorMapSpec map;
-  map.data = gradient;
-  map.element = ElementType::f32;
-  map.swizzle = Swizzle::span64;
-  map.dimensions[0] = {capture.sizes[3], 0, kKeysOfWarp};
-  map.dimensions[1] = {capture.sizes[2], row, config.tile_n};
-  map.dimensions[2] = {capture.sizes[1], row * capture.sizes[2], 1};
-  map.dimensions[3] = {capture.sizes[0], row * capture.sizes[2] * capture.sizes[1], 1};
-  return encode_tensor_map(map);
-}
-
 }  // namespace fa2

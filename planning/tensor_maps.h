@@ -25,8 +25,4 @@ void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& confi
 /// queries of a warpgroup's tile, in one group of keys. Entries and heads that share elements are one.
 TensorMap map_of_scores(const KernelConfig& config, const CaptureSpec& spec, const ScoreCapture& capture);
 
-/// Returns the map of such a capture's gradient, contiguous float32 of its sizes, in boxes of 16 keys (backward/sm90/bias_gradient.cuh).
-/// All of it is 0 if TMA cannot write there, or `gradient` is null.
-TensorMap map_of_bias_gradient(const KernelConfig& config, const ScoreCapture& capture, float* gradient);
-
 }  // namespace fa2

@@ -107,12 +107,6 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
   }
   if (texts.staged == kNoCapture) return;
   const auto staged = static_cast<std::size_t>(texts.staged);
-  if (texts.have_gradients) {
-    float* const* const gradients = gradients_of(texts, call);
-    const TensorMap map = map_of_bias_gradient(step.config, args.captures[staged],
-                                               gradients == nullptr ? nullptr : gradients[staged]);
-    params.insert(texts.place, &map, sizeof map);
-  }
   const TensorMap map = map_of_scores(step.config, texts.captures[staged], args.captures[staged]);
   params.insert(texts.place, &map, sizeof map);
 }

@@ -39,13 +39,6 @@ bool orders_sums(const KernelConfig& config) {
   return config.kernel == KernelId::backward_ordered_sm90;
 }
 
-/// Returns the bytes of the tiles of a bias, in slots of Q, and of those of 16 keys a warp through which its gradient passes.
-int score_tile_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int gradient_rows =
-      score_tile_rules::adds_bias_gradient(traits, c) ? (splits_gradients(traits, c) ? 64 : 16 * c.warps) : 0;
-  return c.stages * score_tile_rules::tile_bytes(traits, c) + 4 * gradient_rows * c.tile_n;
-}
-
 /// Returns the shared memory of a block whose ring of dO has `output_stages` slots.
 int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int output_stages) {
   const bool splits = splits_gradients(traits, c), exchanges = cluster(traits) > 1;
@@ -58,8 +51,9 @@ int shared_bytes_with(const AttentionTraits& traits, const KernelConfig& c, int 
                         (exchanges ? 3 * score_places + 1 : 0);
   // Each warpgroup stages all of an iteration's dQ with pingpong = 2, and half of it otherwise.
   const int sums = c.bulk_sums * (c.pingpong == 2 ? 2 : 1) * 4 * c.tile_n * padded_dim(traits.head_dim);
-  return sums + score_tile_bytes(traits, c) + keys * key_value_row_bytes(traits) + c.stages * slot +
-         output_stages * output_slot + (score_places + (splits ? 2 : 0)) * scores + received + 8 * mbarriers;
+  return sums + c.stages * score_tile_rules::tile_bytes(traits, c) + keys * key_value_row_bytes(traits) +
+         c.stages * slot + output_stages * output_slot + (score_places + (splits ? 2 : 0)) * scores +
+         received + 8 * mbarriers;
 }
 
 /// Returns the slots for dO: fewer than for Q if they do not fit beside what the blocks of a cluster exchange.

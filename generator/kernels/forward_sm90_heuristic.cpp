@@ -152,7 +152,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (score_tile_rules::has_capture(traits) && head_dim <= 128)
     return {{kMostQueries,
-             {with(12, head_dim <= 64 ? 96 : 80, guessing_once), with(8, 64, guessing_once), safe}}};
+             {with(head_dim <= 64 ? 12 : 8, 128, guessing_once), with(8, 128, guessing_once),
+              with(8, 96, guessing_once), safe}}};
   if (head_dim <= 64) return table_of_narrow(traits, arch);
   const KernelConfig wide = with(8, reads ? 96 : 128, guessing);
   if (head_dim <= 96 && reads) return {{kMostQueries, {wide, safe}}};

@@ -30,11 +30,6 @@ FA2_DEVICE void tma_store(const TensorMap& map, TensorCoordinates box, SharedAdd
   machine->tensor_store(map, box.at, source, site);
 }
 
-FA2_DEVICE void tma_reduce_add(const TensorMap& map, TensorCoordinates box, SharedAddress source,
-                               Site site = {}) {
-  machine->tensor_reduce_add(map, box.at, source, site);
-}
-
 FA2_DEVICE void bulk_reduce_add_f32(float* destination, SharedAddress source, int bytes, Site site = {}) {
   machine->bulk_reduce_add(destination, source, bytes, site);
 }

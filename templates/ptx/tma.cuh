@@ -54,16 +54,6 @@ FA2_DEVICE void tma_store(const TensorMap& map, TensorCoordinates box, SharedAdd
       : "memory");
 }
 
-/// cp.reduce.async.bulk.tensor.5d.add: like tma_store(), of float32, which it adds, each atomically, in any
-/// order. Rows of the tensor must end at a multiple of 16 bytes: an H200 adds what lies behind, up to it.
-FA2_DEVICE void tma_reduce_add(const TensorMap& map, TensorCoordinates box, SharedAddress source) {
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], "
-      "[%1];" ::"l"(&map),
-      "r"(source), "r"(box.at[0]), "r"(box.at[1]), "r"(box.at[2]), "r"(box.at[3]), "r"(box.at[4])
-      : "memory");
-}
-
 /// cp.reduce.async.bulk.add: adds float32 values from shared memory to those at `destination`, each
 /// atomically, in any order. `bytes` and both addresses must be multiples of 16.
 FA2_DEVICE void bulk_reduce_add_f32(float* destination, SharedAddress source, int bytes) {

@@ -222,40 +222,6 @@ TEST_CASE("bulk loads of plain bytes, and bulk stores that add float32") {
   for (int i = 0; i < 256; ++i) CHECK(out[static_cast<std::size_t>(i)] == 2.5f * static_cast<float>(i));
 }
 
-TEST_CASE("a tensor reduction adds float32 in the part of the box inside the tensor") {
-  if (cannot_run_sm_90a()) return;
-  const ScopedContext context(device_under_test());
-  // Two blocks add a box of 16 x 5 of which 12 x 3 elements lie in the tensor, whose rows have a pitch of 24.
-  const auto kernel = build({R"(
-    for (int i = thread_index(); i < 80; i += 32) st_shared_u32(dynamic_shared() + 4 * i, bits_of(static_cast<float>(i)));
-    fence_proxy_async_shared();
-    bar_sync();
-    if (thread_index() == 0) {
-      tma_reduce_add(p.map, p.at, dynamic_shared());
-      bulk_commit_group();
-      bulk_wait_group<0>();
-    })",
-                             kTmaParams, 32, 320});
-  constexpr int kRows = 7, kPitch = 24;
-  std::vector<float> sums(kRows * kPitch, 0.5f);
-  DeviceBuffer out(sums.size() * sizeof(float));
-  out.upload(sums.data(), out.size());
-  TensorMapSpec spec;
-  spec.data = out.data();
-  spec.element = ElementType::f32;
-  spec.dimensions[0] = {20, 0, 16};
-  spec.dimensions[1] = {kRows, kPitch * 4, 5};
-  launch(*kernel, TmaParams{encode_tensor_map(spec), nullptr, {8, 4}, 0}, Buffers{}.in_out(out), 2);
-  out.download(sums.data(), out.size());
-  for (int row = 0; row < kRows; ++row) {
-    for (int col = 0; col < kPitch; ++col) {
-      const bool is_inside = row >= 4 && col >= 8 && col < 20;
-      const int value = is_inside ? 16 * (row - 4) + col - 8 : 0;
-      CHECK(sums[static_cast<std::size_t>(row * kPitch + col)] == 0.5f + 2.0f * static_cast<float>(value));
-    }
-  }
-}
-
 TEST_CASE("a tensor map's error lists everything that TMA cannot do") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());

@@ -95,6 +95,8 @@ struct ScoreGradients {
 
   /// True if gradients need the scores before these become probabilities.
   static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::has_slope;
+  /// True if exponents take raw scores, to which they add the text's bias.
+  static constexpr bool adds_in_exponents = ScoreMod<Config>::only_adds;
 
   /// Replaces raw scores by P, and dP by gradients with respect to raw scores, without the scale. Dropped
   /// probabilities become 0.
@@ -111,7 +113,11 @@ struct ScoreGradients {
       dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
       subtract_delta(gradients);
     }
-    score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
+    if constexpr (adds_in_exponents) {
+      score_mod.apply_sign(scores);
+    } else {
+      score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
+    }
     hide_by_text(scores);
     hide(scores, -ptx::infinity());
     hide(gradients, 0.0f);
@@ -123,7 +129,11 @@ struct ScoreGradients {
   /// First half unless needs_scores: replaces raw scores by P. Dropped probabilities become negative.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
-    score_mod.template apply<kTile>(scores, first_row, first_col());
+    if constexpr (adds_in_exponents) {
+      score_mod.apply_sign(scores);
+    } else {
+      score_mod.template apply<kTile>(scores, first_row, first_col());
+    }
     hide_by_text(scores);
     hide(scores, -ptx::infinity());
     exponentiate(scores);
@@ -221,12 +231,18 @@ struct ScoreGradients {
 
   template <int kM, int kN>
   FA2_DEVICE void exponentiate(AccumulatorTile<kM, kN>& scores) const {
-    const float scale_log2 = score_mod.scale_log2();
+    const float scale_log2 = adds_in_exponents ? score_mod.raw_scale_log2() : score_mod.scale_log2();
     FA2_UNROLL
     for (int c = 0; c < kN; ++c) {
       statistics.for_each_offset(c, [&](int m, int i, float offset) {
         float& score = scores.value[m][c][i];
-        score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, -offset));
+        float add = -offset;
+        if constexpr (adds_in_exponents) {
+          const int row = first_row + 16 * m + i / 2 * 8 + fragment_row();
+          const int col = first_col() + 8 * c + fragment_col() + i % 2;
+          add = ptx::fma_rn(score_mod.template bias<kTile>(row, col), score_mod.kLog2E, add);
+        }
+        score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, add));
       });
     }
   }

@@ -13,7 +13,7 @@ struct CaptureParams {
   int sizes[4];
 };
 
-/// The tensor map of the capture whose tiles a kernel brings to shared memory, or of its gradient; all 0 if there is none. Words, because a struct that holds a TensorMap has another
+/// The tensor map of the capture whose tiles a kernel brings to shared memory. Words, because a struct that holds a TensorMap has another
 /// size; they lie where TMA needs them.
 struct CaptureMapParams {
   unsigned long long words[16];

@@ -6,8 +6,7 @@
 
 namespace fa2 {
 
-/// What texts of scores need beside positions: `capture_map` with Config::score_tiles, `gradient_map` if the kernel adds to
-/// the gradient of that capture, `key_map` if there is a mask, and the list of
+/// What texts of scores need beside positions: `capture_map` with Config::score_tiles, `key_map` if there is a mask, and the list of
 /// captures. Host code, for which this is empty, puts them in front of AttentionParams.
 struct ScoreCaptures {};
 

@@ -84,6 +84,15 @@ struct ScoreMod {
   /// Returns the factor with which 2^(x * factor) is the exponential of a score x that apply() has modified.
   FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : scale.log2(params); }
 
+  /// Returns the factor of raw scores after apply_sign(), before a bias.
+  FA2_DEVICE float raw_scale_log2() const { return scale.log2(params); }
+
+  /// Returns what the text adds to a score.
+  template <ScoreTile kTile>
+  FA2_DEVICE float bias(int row, int col) const {
+    return text.bias(position_of<kTile>(row, col));
+  }
+
   /// Returns the modified score. `score` is scaled, after softcap and ALiBi.
   FA2_DEVICE float modified(float score, const Position& position) const {
     if constexpr (Text::has_bias) score += text.bias(position);
@@ -107,6 +116,12 @@ struct ScoreMod {
   /// Returns whether apply() changes scores.
   FA2_DEVICE bool changes_scores() const {
     return Config::softcap || Config::alibi || modifies || scale.is_negative(params);
+  }
+
+  /// Negates raw scores if the scale is negative, so that their factor is positive.
+  template <int kM, int kN>
+  FA2_DEVICE void apply_sign(AccumulatorTile<kM, kN>& scores) const {
+    if (scale.is_negative(params)) scores.negate();
   }
 
   /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
@@ -200,8 +215,8 @@ struct ScoreMod {
       alibi.scale_and_bias_keys(scores, first_row, first_col);
     } else if constexpr (modifies) {
       for_each_score(scores, [&](float& s) { s *= params.scale; });
-    } else if (scale.is_negative(params)) {
-      scores.negate();
+    } else {
+      apply_sign(scores);
     }
   }
 

@@ -2,111 +2,84 @@
 #pragma once
 
 #include "attention/backward/sm90/pipeline.cuh"
-#include "attention/common/score_mod.cuh"
+#include "attention/common/captured.cuh"
 #include "ptx/atomic.cuh"
-#include "ptx/memory.cuh"
-#include "tile/tma_copy.cuh"
+#include "ptx/vector8.cuh"
 
 namespace fa2 {
 
-/// A warp's part of the gradient, in float32. Nothing for kernels without one. `Params`: AttentionParams, whose captures are known
-/// where this is used.
-template <class Config, class Params = AttentionParams, bool kExists = BiasGradientTile<Config>::exists>
-struct BiasGradient {
-  const Params& params;
-  const KeyWork<Config>& work;
-  SharedAddress tile;
-
-  template <int kN>
-  FA2_DEVICE void add(const QueryStep&, const AccumulatorTile<1, kN>&, int) const {}
-  FA2_DEVICE static void finish() {}
-};
+/// A warp that adds the dS of each step, which lies in shared memory for dQ, to the gradient. `Params`: AttentionParams, whose captures
+/// are known where this is used.
 template <class Config, class Params>
-struct BiasGradient<Config, Params, true> {
+struct BiasAdder {
+  using Layout = BackwardLayoutSm90<Config>;
+  static constexpr int keys = 4;  ///< that a lane adds at once
+  static constexpr int groups = 64 / keys;
+
   const Params& params;
   const KeyWork<Config>& work;
-  typename BiasGradientTile<Config>::Tile tile;
+  Layout shared;
+  int number;  ///< among Layout::bias_adders
 
-  FA2_DEVICE BiasGradient(const Params& of_call, const KeyWork<Config>& of_block, SharedAddress base)
-      : params(of_call), work(of_block), tile{base} {}
-
-  /// Adds a block of dS, if the call wants the gradient. Rows are the warp's keys, from `first_key` on.
-  template <int kN>
-  FA2_DEVICE void add(const QueryStep& step, const AccumulatorTile<1, kN>& gradients, int first_key) const {
+  FA2_DEVICE void run() const {
     const CaptureParams& capture = params.list[Config::staged_capture];
-    if (capture.number == 0 || first_key >= work.shape().seqlen_k) return;
-    const Block block{score::index_of_score(work.at.batch, capture.sizes[0]),
-                      score::index_of_score(step.head, capture.sizes[1]), step.n * Config::tile_n, first_key,
-                      capture.sizes[0] == 1 || capture.sizes[1] == 1};
-    if (params.gradient_map.words[0] != 0) {
-      add_tile(gradients, block);
-    } else {
-      add_elements(gradients, capture, block);
+    ScoreState<Config> place;
+    QueryStep step = QueryStep::first(work);
+    for (int i = 0; i < work.steps(); ++i) {
+      ptx::mbarrier_wait(shared.scores_full(place.index), place.phase);
+      if (capture.number != 0) add(capture, step, place);
+      ptx::bar_warp_sync();  // all lanes have read
+      release(shared.scores_empty(place.index));
+      step.advance(work);
+      place.advance();
     }
-  }
-
-  /// Waits until the gradient has left shared memory.
-  FA2_DEVICE static void finish() {
-    if (ptx::lane_index() == 0) ptx::bulk_wait_group<0>();
   }
 
  private:
-  struct Block {
-    int batch, head, first_query, first_key;
-    bool is_shared;  ///< with other batch entries or heads
-  };
-
-  /// Adds by TMA, which leaves out what lies outside the tensor.
-  template <int kN>
-  FA2_DEVICE void add_tile(const AccumulatorTile<1, kN>& gradients, const Block& at) const {
-    const bool is_leader = ptx::lane_index() == 0;
-    if (is_leader) ptx::bulk_wait_group_read<0>();
-    ptx::bar_warp_sync();
-    FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      FA2_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int byte = 4 * (fragment_row() + i / 2 * 8), row = 8 * n + fragment_col() + i % 2;
-        const SharedAddress chunk = tile.chunk_address(row, byte / 16 * 8);
-        ptx::st_shared_u32(chunk + static_cast<u32>(byte % 16), ptx::bits_of(gradients.value[0][n][i]));
-      }
+  FA2_DEVICE void add(const CaptureParams& capture, const QueryStep& step,
+                      const ScoreState<Config>& place) const {
+    const int batch = score::index_of_score(work.at.batch, capture.sizes[0]);
+    const int head = score::index_of_score(step.head, capture.sizes[1]);
+    const bool is_shared = capture.sizes[0] == 1 || capture.sizes[1] == 1;
+    const i64 first_query =
+        (static_cast<i64>(batch) * capture.sizes[1] + head) * capture.sizes[2] + step.n * Config::tile_n;
+    float* const first =
+        reinterpret_cast<float*>(capture.number) + first_query * capture.sizes[3] + work.first_key();
+    const int queries = work.shape().seqlen_q - step.n * Config::tile_n,
+              rest = work.shape().seqlen_k - work.first_key();
+    const bool is_aligned = capture.number % 16 == 0 && capture.sizes[3] % 4 == 0;
+    FA2_NO_UNROLL
+    for (int i = 32 * number + ptx::lane_index(); i < Layout::key_tiles * Config::tile_n * groups;
+         i += 32 * Layout::bias_adders) {
+      const int tile = i / (Config::tile_n * groups), query = i / groups % Config::tile_n,
+                key = i % groups * keys;
+      const SharedAddress chunk = shared.scores(place.index, tile).chunk_address(query, key / 8 * 8);
+      const ptx::Vector8 pairs = ptx::ld_shared_v2(chunk + static_cast<u32>(key % 8 * 2));
+      if (query >= queries) continue;
+      add_keys(first + static_cast<i64>(query) * capture.sizes[3] + 64 * tile + key, pairs,
+               rest - 64 * tile - key, is_shared, is_aligned);
     }
-    ptx::fence_proxy_async_shared();
-    ptx::bar_warp_sync();
-    if (is_leader) {
-      const TensorMap& map = reinterpret_cast<const TensorMap&>(params.gradient_map);
-      const ptx::TensorCoordinates box{{at.first_key, at.first_query, at.head, at.batch, 0}};
-      if (at.is_shared) {
-        ptx::tma_reduce_add(map, box, tile.base);
-      } else {
-        ptx::tma_store(map, box, tile.base);
-      }
-      ptx::bulk_commit_group();
-    }
-    ptx::bar_warp_sync();
   }
 
-  /// Adds each element, where rows of the gradient are no multiples of 16 bytes.
-  template <int kN>
-  FA2_DEVICE void add_elements(const AccumulatorTile<1, kN>& gradients, const CaptureParams& capture,
-                               const Block& at) const {
-    const SequenceShape& shape = work.shape();
-    const int key = at.first_key + fragment_row(), query = at.first_query + fragment_col();
-    const i64 head = static_cast<i64>(at.batch) * capture.sizes[1] + at.head;
-    float* const to =
-        reinterpret_cast<float*>(capture.number) + (head * capture.sizes[2] + query) * capture.sizes[3] + key;
+  /// Adds the gradients of up to `left` keys.
+  FA2_DEVICE static void add_keys(float* to, const ptx::Vector8& pairs, int left, bool is_shared,
+                                  bool is_aligned) {
+    using Element = typename Config::Element;
+    const ptx::Pair low = ptx::cvt_f32_x2<Element>(pairs.word[0]),
+                    high = ptx::cvt_f32_x2<Element>(pairs.word[1]);
+    const float values[keys] = {low.low, low.high, high.low, high.high};
+    if (is_aligned && left >= keys) {
+      if (is_shared) return ptx::red_add_global_v4_f32(to, values);
+      return ptx::st_global_v4(to, ptx::Vector16{{ptx::bits_of(values[0]), ptx::bits_of(values[1]),
+                                                  ptx::bits_of(values[2]), ptx::bits_of(values[3])}});
+    }
     FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      FA2_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int below = 8 * n + i % 2, right = i / 2 * 8;
-        if (query + below >= shape.seqlen_q || key + right >= shape.seqlen_k) continue;
-        float* const element = to + static_cast<i64>(below) * capture.sizes[3] + right;
-        if (at.is_shared) {
-          ptx::red_add_global_f32(element, gradients.value[0][n][i]);
-        } else {
-          ptx::st_global_f32(element, gradients.value[0][n][i]);
-        }
+    for (int i = 0; i < keys; ++i) {
+      if (i >= left) break;
+      if (is_shared) {
+        ptx::red_add_global_f32(to + i, values[i]);
+      } else {
+        ptx::st_global_f32(to + i, values[i]);
       }
     }
   }

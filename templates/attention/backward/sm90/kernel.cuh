@@ -3,7 +3,8 @@
 // Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh), or
 // two that share its keys (exchange.cuh).
 // Block: in the first warpgroup one warp loads. Two others order the dQ accumulation if its bits must not vary
-// (turns.cuh), or add dQ in bulk (bulk_sums.cuh). One exchanges dS with the other block that shares the tile. The
+// (turns.cuh), or add dQ in bulk (bulk_sums.cuh). Up to three add dS to the gradient of a bias
+// (bias_gradient.cuh). One exchanges dS with the other block that shares the tile. The
 // other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ accumulator in global memory.
 // Consumer warpgroup: owns both gradients of 64 keys (mainloop.cuh) or one gradient of the block's 64 keys
 // (split.cuh).
@@ -11,6 +12,7 @@
 // through K and V.
 #pragma once
 
+#include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/bulk_sums.cuh"
 #include "attention/backward/sm90/exchange.cuh"
 #include "attention/backward/sm90/mainloop.cuh"
@@ -72,7 +74,6 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
-      BiasGradient<Config>::finish();
       of.await_exchange();
       if (is_part()) return part().store(dk, scale, part_row(), false);
       await_others<Config>(warpgroup);
@@ -83,7 +84,6 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     BackwardMainloopSm90<Config> mainloop{
         backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     mainloop.run();
-    BiasGradient<Config>::finish();
     if (is_part()) {
       const int row = 64 * warpgroup + 16 * warp;
       part().store(mainloop.dv, value_scale, row, true);
@@ -123,6 +123,11 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
       TurnKeeper<Config>{params.backward, work, warp - 1}.run();
     if constexpr (Config::bulk_sums) {
       if (warp == 1 || warp == 2) BulkAdder<Config>{params.backward, work, shared, warp - 1}.run();
+    }
+    if constexpr (BackwardLayoutSm90<Config>::bias_adders > 0) {
+      constexpr int kFirst = 4 - BackwardLayoutSm90<Config>::bias_adders;
+      if (warp >= kFirst)
+        BiasAdder<Config, AttentionParams>{params.backward.attention, work, shared, warp - kFirst}.run();
     }
     if constexpr (Config::cluster_blocks > 1) {
       if (warp == 3) ScoreExchange<Config>{shared, work.steps()}.run();

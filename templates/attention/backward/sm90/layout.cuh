@@ -6,18 +6,14 @@
 
 namespace fa2 {
 
-/// Where a warp's dS passes on its way to the gradient of the bias, in float32. Nothing for kernels without one.
+/// How many warps beside the producer add dS to the gradient of the bias. Those of bulk_sums have other work.
 template <class Config, bool kStaged = Config::score_tiles != 0>
-struct BiasGradientTile {
-  static constexpr bool exists = false;
-  static constexpr int bytes = 0;
+struct BiasAdders {
+  static constexpr int count = 0;
 };
 template <class Config>
-struct BiasGradientTile<Config, true> {
-  static constexpr bool exists = Config::adds_bias_gradient != 0;
-  static constexpr int keys = 16;
-  using Tile = SwizzledTile<Config::tile_n, keys * 2>;
-  static constexpr int bytes = exists ? Tile::bytes : 0;
+struct BiasAdders<Config, true> {
+  static constexpr int count = !Config::adds_bias_gradient ? 0 : Config::bulk_sums ? 1 : 3;
 };
 
 /// K and V lie in tiles of 64 keys, one per warpgroup unless gradients are split. Then come a ring of Q and a
@@ -44,17 +40,16 @@ struct BackwardLayoutSm90 {
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Whether the warpgroups compute dQ of alternate iterations, each all of it.
   static constexpr bool alternates = Config::pingpong == 2;
-  static constexpr int score_readers = alternates ? 4 : Config::warps;  ///< warps that read the dS of a slot
+  static constexpr int bias_adders = BiasAdders<Config>::count;
+  static constexpr int score_readers =
+      (alternates ? 4 : Config::warps) + bias_adders;  ///< warps that read the dS of a slot
   static constexpr int score_places = Config::pingpong > 0 ? 3 : 2;
   static constexpr int value_start = key_tiles * KeyTile::bytes;
   static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
   static constexpr int staged_bytes = StagedBytes<Config>::of_tile;
   static constexpr int staged_start = output_start + Config::output_stages * aligned(OutputTile::bytes);
-  static constexpr int bias_gradient_start = staged_start + Config::stages * key_tiles * staged_bytes;
-  static constexpr int bias_gradient_bytes = BiasGradientTile<Config>::bytes;
-  static constexpr int score_start =
-      bias_gradient_start + (Config::splits_gradients ? 4 : Config::warps) * bias_gradient_bytes;
+  static constexpr int score_start = staged_start + Config::stages * key_tiles * staged_bytes;
   static constexpr int weights_start = score_start + score_places * key_tiles * ScoreTile::bytes;
   static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
   static constexpr int received_start = weights_start + 2 * weights_bytes;
@@ -85,10 +80,6 @@ struct BackwardLayoutSm90 {
   /// Returns where the StagedScores of one key tile lie.
   FA2_DEVICE SharedAddress staged(int slot, int tile) const {
     return at(staged_start + (slot * key_tiles + tile) * staged_bytes);
-  }
-  /// Returns where the BiasGradientTile of a warp lies, counted among those that compute dS.
-  FA2_DEVICE SharedAddress bias_gradient(int warp) const {
-    return at(bias_gradient_start + warp * bias_gradient_bytes);
   }
   /// Returns the dS of one key tile.
   FA2_DEVICE ScoreTile scores(int place, int tile) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
-#include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/query_gradient.cuh"
 #include "attention/common/warpgroup_order.cuh"
 #include "tile/wgmma_gemm.cuh"
@@ -62,7 +61,8 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
     // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
     // the scores.
-    if constexpr (Config::pingpong > 0) dq.shared.base = ptx::renewed(dq.shared.base);
+    if constexpr (Config::pingpong > 0 || Config::score_tiles != 0)
+      dq.shared.base = ptx::renewed(dq.shared.base);
     compute_operands(order, at);
     order.wait();
     issue_dv(at.state);
@@ -214,8 +214,6 @@ struct BackwardMainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(gradients);
       of.to_gradients(scores, gradients);
-      BiasGradient<Config>{params.attention, work, dq.shared.bias_gradient(4 * warpgroup + dq.warp)}.add(
-          step, gradients, first_row);
       of_head.drop_marked(scores);
     }
     FA2_UNROLL

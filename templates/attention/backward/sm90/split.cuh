@@ -4,7 +4,6 @@
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
-#include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/query_gradient.cuh"
 
 namespace fa2 {
@@ -149,7 +148,8 @@ struct SplitBackward {
     const ColumnStatistics<1, PreparedOffsets> statistics = this->statistics();
     ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     if constexpr (Config::score_tiles != 0)
-      score_mod.text.staged = {{ptx::renewed(dq.shared.staged(state.index, 0))}, step.n * Config::tile_n, work.first_key()};
+      score_mod.text.staged = {
+          {ptx::renewed(dq.shared.staged(state.index, 0))}, step.n * Config::tile_n, work.first_key()};
     const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
     const auto of = gradients_of(step, statistics, score_mod, of_head);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);
@@ -186,13 +186,10 @@ struct SplitBackward {
         u32& pair = operand[k].pair[0][i];
         ptx::Pair weight = ptx::cvt_f32_x2<Element>(pair);
         if constexpr (Config::dropout) weight = {ptx::magnitude(weight.low), ptx::magnitude(weight.high)};
-        float(&v)[4] = gradients.value[0][2 * k + i / 2];
-        v[i % 2 * 2] *= weight.low, v[i % 2 * 2 + 1] *= weight.high;
-        pair = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
+        const float(&v)[4] = gradients.value[0][2 * k + i / 2];
+        pair = ptx::cvt_rn_x2<Element>(v[i % 2 * 2] * weight.low, v[i % 2 * 2 + 1] * weight.high);
       }
     }
-    BiasGradient<Config>{params.attention, work, dq.shared.bias_gradient(dq.warp)}.add(step, gradients,
-                                                                                       first_row);
     ptx::mbarrier_wait(dq.shared.scores_empty(place.index), place.phase ^ 1);
     publish_scores(dq.shared.scores(place.index, 0), operand, dq.warp);
     release(dq.shared.scores_full(place.index));
