@@ -221,6 +221,9 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (rows <= kWarpgroupRows) return for_few_rows(p, traits, arch);
   std::vector<KernelConfig> configs =
       line_for(table_of(traits, arch), std::max<std::int64_t>(kWarpgroupRows + 1, square_length(p)));
+  // Beside tiles of a capture in float32 few slots are left. With two, products wait for loads.
+  if (score_tile_rules::has_capture(traits))
+    std::ranges::stable_partition(configs, [](const KernelConfig& config) { return config.stages > 2; });
   const KernelConfig small = small_tiles(traits, arch);  // spreads few rows over the GPU
   if (!p.batch_invariant && wider_dim(traits) <= 128 && is_short(p) &&
       most_query_tiles(p, small) <= kFewTiles)
