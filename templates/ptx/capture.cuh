@@ -57,7 +57,7 @@ FA2_DEVICE u32 ld_capture(const unsigned char* address) {
 
 FA2_DEVICE u32 ld_staged_u16(SharedAddress address) {
   u16 value;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+  asm("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
   return value;
 }
 FA2_DEVICE u32 ld_staged_u32(SharedAddress address) {

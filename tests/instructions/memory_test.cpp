@@ -102,8 +102,9 @@ TEST_CASE("loads of staged elements: words, halves of words and floats") {
       "const SharedAddress s = dynamic_shared();\n"
       "for (int i = thread_index(); i < p.count; i += 32) st_shared_u32(s + 4 * i, p.in[i]);\n"
       "bar_warp_sync();\n"
+      "const SharedAddress renewed_base = renewed(s);\n"
       "for (int i = thread_index() ^ 5; i < p.count; i += 32) {\n"
-      "  const SharedAddress at = renewed(s + 4 * i);\n"
+      "  const SharedAddress at = renewed_base + 4 * i;\n"
       "  p.out[i] = i % 3 == 0   ? ld_staged_u16(at) | ld_staged_u16(at + 2) << 16\n"
       "             : i % 3 == 1 ? ld_staged_u32(at) : bits_of(ld_staged_f32(at));\n}",
       32, 4 * 512);

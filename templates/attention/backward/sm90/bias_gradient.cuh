@@ -13,8 +13,9 @@ namespace fa2 {
 template <class Config, class Params>
 struct BiasAdder {
   using Layout = BackwardLayoutSm90<Config>;
-  static constexpr int keys = 4;  ///< that a lane adds at once
-  static constexpr int groups = 64 / keys;
+  static constexpr int keys = 4;   ///< that a lane adds at once
+  static constexpr int loads = 2;  ///< that a lane has in flight, of every second query
+  static constexpr int queries = 2 * loads;
 
   const Params& params;
   const KeyWork<Config>& work;
@@ -36,28 +37,36 @@ struct BiasAdder {
   }
 
  private:
+  /// Half a warp has the keys of a query in one key tile.
   FA2_DEVICE void add(const CaptureParams& capture, const QueryStep& step,
                       const ScoreState<Config>& place) const {
     const int batch = score::index_of_score(work.at.batch, capture.sizes[0]);
     const int head = score::index_of_score(step.head, capture.sizes[1]);
     const bool is_shared = capture.sizes[0] == 1 || capture.sizes[1] == 1;
-    const i64 first_query =
-        (static_cast<i64>(batch) * capture.sizes[1] + head) * capture.sizes[2] + step.n * Config::tile_n;
-    float* const first =
-        reinterpret_cast<float*>(capture.number) + first_query * capture.sizes[3] + work.first_key();
-    const int queries = work.shape().seqlen_q - step.n * Config::tile_n,
-              rest = work.shape().seqlen_k - work.first_key();
-    const bool is_aligned = capture.number % 16 == 0 && capture.sizes[3] % 4 == 0;
+    const bool is_aligned = capture.number % 16 == 0 && capture.sizes[3] % keys == 0;
+    const int group = ptx::lane_index() % 16, own_query = ptx::lane_index() / 16;
+    const int first_query = step.n * Config::tile_n + own_query, first_key = work.first_key() + keys * group;
+    const i64 row = (static_cast<i64>(batch) * capture.sizes[1] + head) * capture.sizes[2] + first_query;
+    float* const first = reinterpret_cast<float*>(capture.number) + row * capture.sizes[3] + first_key;
+    constexpr int kBlocks = Config::tile_n / queries;
     FA2_NO_UNROLL
-    for (int i = 32 * number + ptx::lane_index(); i < Layout::key_tiles * Config::tile_n * groups;
-         i += 32 * Layout::bias_adders) {
-      const int tile = i / (Config::tile_n * groups), query = i / groups % Config::tile_n,
-                key = i % groups * keys;
-      const SharedAddress chunk = shared.scores(place.index, tile).chunk_address(query, key / 8 * 8);
-      const ptx::Vector8 pairs = ptx::ld_shared_v2(chunk + static_cast<u32>(key % 8 * 2));
-      if (query >= queries) continue;
-      add_keys(first + static_cast<i64>(query) * capture.sizes[3] + 64 * tile + key, pairs,
-               rest - 64 * tile - key, is_shared, is_aligned);
+    for (int i = number; i < Layout::key_tiles * kBlocks; i += Layout::bias_adders) {
+      const int tile = i / kBlocks, query = i % kBlocks * queries;
+      const SharedAddress from =
+          shared.scores(place.index, tile).chunk_address(query + own_query, group / 2 * 8) +
+          static_cast<u32>(group % 2 * 8);
+      ptx::Vector8 pairs[loads];
+      FA2_UNROLL
+      for (int j = 0; j < loads; ++j)  // the swizzle of 2 j rows below
+        pairs[j] = ptx::ld_shared_v2((from ^ static_cast<u32>(32 * j)) + static_cast<u32>(256 * j));
+      float* to = first + static_cast<i64>(query) * capture.sizes[3] + 64 * tile;
+      const int left = work.shape().seqlen_k - first_key - 64 * tile;
+      FA2_UNROLL
+      for (int j = 0; j < loads; ++j) {
+        if (first_query + query + 2 * j < work.shape().seqlen_q)
+          add_keys(to, pairs[j], left, is_shared, is_aligned);
+        to += 2 * static_cast<i64>(capture.sizes[3]);
+      }
     }
   }
 
