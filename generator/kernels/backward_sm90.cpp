@@ -259,6 +259,8 @@ void use_score_tiles(const PlannedProblem& problem, std::vector<KernelConfig>& c
   std::vector<KernelConfig> tiles = configs;
   for (KernelConfig& config : tiles) {
     config.score_tiles = 1;
+    // The warps that add dQ in bulk add to the gradient of a bias instead.
+    if (score_tile_rules::adds_bias_gradient(traits, config)) config.bulk_sums = 0;
     const int least = config.pingpong > 0 ? 2 : 1;
     while (config.stages > least && shared_bytes(traits, config) > arch.shared_per_block) --config.stages;
   }
