@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _hooks, _mistakes
+from ._block_maps import HeldMask
 from ._call import CU_SEQLENS_Q, MASKS, MAX_LOGITS, Options, replaced
 from ._explanation import Explanation
 from ._score_tensors import is_tensor, sizes_of
@@ -191,7 +192,7 @@ def attention(
         if unknown:
             raise TypeError("unexpected keywords")
         if score_mod is not None or mask_mod is not None or bias is not None:
-            sizes = _sizes_of(q, k, layout, options) if is_tensor(bias) else None
+            sizes = _sizes_of(q, k, layout, options) if is_tensor(bias) or isinstance(mask_mod, HeldMask) else None
             options = with_texts(options, q, score_mod, mask_mod, bias, sizes)
         if return_max_logits:
             return _with_max_logits(q, k, v, out, layout, return_lse, deterministic, autocast, options)

@@ -70,12 +70,23 @@ def with_tiles(options: Any, q: Any, k: Any) -> Any:
     q and k: (batch, seqlen, heads, head_dim), or packed. options: a tuple like Options.
     """
     number = options[SCORE_TEXT]
-    if number is None:
+    if number is None or not _known_candidates(number):
         return options
-    candidates = _candidates.get(number)
-    if candidates is None:
-        candidates = _candidates[number] = _candidates_of(number)
-    if not candidates or (sizes := _score_tensors.sizes_of(q, k, options)) is None or not all(type(n) is int for n in sizes):
+    sizes = _score_tensors.sizes_of(q, k, options)
+    return options if sizes is None else with_tiles_of(options, sizes)
+
+
+def _known_candidates(number: int) -> list[_Candidate]:
+    if number not in _candidates:
+        _candidates[number] = _candidates_of(number)
+    return _candidates[number]
+
+
+def with_tiles_of(options: Any, sizes: _score_tensors.Sizes) -> Any:
+    """Returns with_tiles() of a call with these sizes."""
+    number = options[SCORE_TEXT]
+    candidates = _known_candidates(number)
+    if not candidates or not all(type(n) is int for n in sizes):
         return options
     captures = list(options[CAPTURES])
     chosen = []

@@ -13,6 +13,7 @@ from ._block_maps import HeldMask
 from ._call import ALIBI_SLOPES, SOFTCAP, Options, replaced
 from ._score_memo import remembered
 from ._score_numbers import PER_SCORE, Text, Texts, names_per_score, number_of, words_of_scores
+from ._score_tiles import with_tiles_of
 from ._score_torch import eager_calls
 from ._score_trace import Captures, Table, Traced, trace_bias, trace_mask, trace_mod, trace_slope
 
@@ -308,7 +309,7 @@ def with_texts(
 ) -> Options:
     """Returns the options with what attention()'s three arguments say. mask_mod may be a HeldMask.
 
-    sizes: of scores, if the bias is a tensor; None: unknown.
+    sizes: of scores, if the bias is a tensor or the mask is held; None: unknown.
     """
     bias, tensor = _read_tensor(bias, sizes, getattr(q, "device", None))
     held = mask_mod if isinstance(mask_mod, HeldMask) else None
@@ -325,9 +326,12 @@ def with_texts(
     pairs = [_bound(name, value, q, name in per_score) for name, value in captures.items()]
     specs = tuple(spec for spec, _ in pairs)
     number = number_of(texts, specs)
-    block_map = None
+    made = replaced(options, score_text=number, captures=tuple(value for _, value in pairs))
     if held is not None and texts.mask is not None:
+        # A map is of the text that runs.
+        made = made if sizes is None else with_tiles_of(made, sizes)
         # Of a tensor that the call widens, what tells changes is the original.
         originals = [x if spec[2] == _NUMBER else captures[spec[0]] for spec, x in pairs if re.search(rf"\b{spec[0]}\b", texts.mask[0])]
-        block_map = held.find(number, originals, q)
-    return replaced(options, score_text=number, captures=tuple(value for _, value in pairs), block_map=block_map)
+        assert made.score_text is not None
+        made = made._replace(block_map=held.find(made.score_text, originals, q))
+    return made
