@@ -52,8 +52,8 @@ typedef struct fa2_score_texts {
  * and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is refused. */
 FA2_C_API fa2_status fa2_make_score_text(const fa2_score_texts* texts, int64_t* number);
 
-/* Writes 1 to *fits if calls of the problem may give a tensor as a capture of FA2_CAPTURED_PER_SCORE, else 0: its type, sizes, strides or
- * address are others. A tensor that does not fit may be a capture of 4 dimensions. `dtype`: as in fa2_capture_spec. Of the problem,
+/* Writes 1 to *fits if calls of the problem may give a tensor as a capture of FA2_CAPTURED_PER_SCORE, and 0 if its type, sizes, strides or
+ * address do not fit. A tensor that does not fit may be a capture of 4 dimensions. `dtype`: as in fa2_capture_spec. Of the problem,
  * batch, heads_q, seqlen_q and seqlen_k count. FA2_INVALID_REQUEST if a pointer is NULL. */
 FA2_C_API fa2_status fa2_fits_per_score(const fa2_problem* problem, int32_t dtype, const fa2_capture* capture,
                                         int32_t* fits);
