@@ -154,7 +154,7 @@ std::string text_of_bias(const CaptureOption& option) {
 
 void take_bias(ScoreFlags& flags, const std::string& path) {
   CaptureOption option;
-  option.spec.name = kBiasName;
+  option.flag = kBiasFlag, option.spec.name = kBiasName;
   option.has_value = true, option.file = path;
   try {
     option.array = read_captured(path);

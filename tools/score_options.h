@@ -18,6 +18,7 @@ namespace fa2::tools {
 
 /// A capture that a flag describes.
 struct CaptureOption {
+  const char* flag = "--capture";  ///< which describes it
   CaptureSpec spec;
   bool has_value = false;
   double number = 0;    ///< of a number
