@@ -68,7 +68,8 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
             do = "pass its mask_mod, or call fa2.flex_attention()"
         elif hasattr(given, "shape"):
             do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k], or the tensor as bias"
-        raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be a function or a ScoreText: {do}")
+        kinds = "a function, a ScoreText or a tensor" if name == "bias" else "a function or a ScoreText"
+        raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be {kinds}: {do}")
     return _of_trace(_TRACES[name](given, captures))
 
 
@@ -311,7 +312,7 @@ def with_texts(
 
     sizes: of scores, if the bias is a tensor or the mask is held; None: unknown.
     """
-    bias, tensor = _read_tensor(bias, sizes, getattr(q, "device", None))
+    bias, tensor = _read_tensor(bias, sizes, None if _hooks.torch_of(q) is None else q.device)
     held = mask_mod if isinstance(mask_mod, HeldMask) else None
     mask_mod = mask_mod if held is None else held.mask_mod
     may_cap = options[SOFTCAP] == 0 and options[ALIBI_SLOPES] is None

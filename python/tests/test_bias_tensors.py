@@ -206,6 +206,8 @@ def test_layouts_and_packed_sequences() -> None:
     tensors = qkv()
     out = fa2.attention(*(x.transpose(1, 2) for x in tensors), bias=FULL, layout="bhsd").transpose(1, 2)
     assert score_reference.error(out, score_reference.attention(*tensors, bias=added(FULL))[0]) < 2e-3
+    arrays = fa2.attention(*(x.numpy() for x in tensors), bias=FULL)
+    assert torch.equal(torch.from_numpy(arrays), out)
     cu = torch.tensor([0, 8, 24], dtype=torch.int32)
     q, k, v = (x[0, :24] for x in tensors)
     pair = numbers(2, HEADS, 16, 16)
@@ -265,6 +267,7 @@ def test_errors() -> None:
     refused(r"bias\.dtype = float64, must be float16, bfloat16, float32, or bool for a mask: cast it, with x\.float\(\)$", fa2.InvalidType, bias=FULL.double())
     refused(r"bias\.dtype = int64, .* or compare it, as in x != 0, for a mask", fa2.InvalidType, bias=SHARED.long())
     refused(r"bias\.device = meta, must be cpu, as q's: move it there", bias=SHARED.to("meta"))
+    refused(r"bias = \[1\], must be a function, a ScoreText or a tensor: ", fa2.InvalidType, bias=[1])
     refused(r"bias = torch.sparse_coo, must be dense", bias=SHARED.to_sparse())
     refused("mask_mod = Tensor, must be a function or a ScoreText: .* or the tensor as bias", fa2.InvalidType, mask_mod=SHARED > 0)
     fa2.check_score_text(bias=SHARED, seqlen_q=QUERIES, seqlen_k=KEYS)
