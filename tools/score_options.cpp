@@ -255,6 +255,19 @@ CaptureInputs::CaptureInputs(std::shared_ptr<const CaptureOptions> options) : op
   }
 }
 
+void CaptureInputs::require_sizes(const AttentionProblem& problem) const {
+  const std::vector<std::int64_t> sizes = {problem.batch, problem.heads_q, problem.seqlen_q,
+                                           problem.seqlen_k};
+  for (const CaptureOption& option : *options_) {
+    if (option.flag != std::string_view(kBiasFlag)) continue;
+    const auto fits = [](std::int64_t given, std::int64_t size) { return given == 1 || given == size; };
+    if (!std::ranges::equal(option.array.shape, sizes, fits))
+      throw Error(ErrorCode::invalid_request,
+                  fmt::format("{}: shape = {}, must be {}, each of these or 1", option.file,
+                              shape_text(option.array.shape), shape_text(sizes)));
+  }
+}
+
 void CaptureInputs::add_to(AttentionArgs& args) const {
   args.captures = on_device_.data();
   args.capture_count = static_cast<std::int64_t>(on_device_.size());
