@@ -18,6 +18,8 @@ static_assert(sizeof(fa2_capture) == sizeof(ScoreCapture) &&
                   offsetof(fa2_capture, sizes) == offsetof(ScoreCapture, sizes) &&
                   offsetof(fa2_capture, strides) == offsetof(ScoreCapture, strides),
               "AttentionArgs::captures and check_score_text() take the C structs");
+static_assert(FA2_CAPTURED_NUMBER == CaptureSpec::kNumber &&
+              FA2_CAPTURED_PER_SCORE == CaptureSpec::kPerScore);
 static_assert(FA2_UINT8 == static_cast<int>(CaptureType::u8) &&
               FA2_CAPTURED_BOOL == static_cast<int>(CaptureType::boolean));
 
@@ -29,6 +31,11 @@ ScoreText read(const char* name, const fa2_score_text* given) {
   return {given->text, given->file == nullptr ? ScoreText().file : given->file, given->line};
 }
 
+/// No other number is a type. make_score_text() refuses 255 like any that is none.
+CaptureType read_type(std::int32_t dtype) {
+  return static_cast<CaptureType>(dtype >= 0 && dtype < 256 ? dtype : 255);
+}
+
 std::vector<CaptureSpec> read(const fa2_capture_spec* given, std::size_t count) {
   if (given == nullptr && count > 0)
     throw InvalidRequest({{"captures", "NULL", "must be a pointer: capture_count is above 0"}});
@@ -36,10 +43,7 @@ std::vector<CaptureSpec> read(const fa2_capture_spec* given, std::size_t count) 
   for (std::size_t i = 0; i < count; ++i) {
     if (given[i].name == nullptr)
       throw InvalidRequest({{fmt::format("captures[{}].name", i), "NULL", "must be an identifier"}});
-    // No other number is a type. make_score_text() refuses 255 like any that is none.
-    const bool is_byte = given[i].dtype >= 0 && given[i].dtype < 256;
-    specs.push_back(
-        {given[i].name, static_cast<CaptureType>(is_byte ? given[i].dtype : 255), given[i].dimensions});
+    specs.push_back({given[i].name, read_type(given[i].dtype), given[i].dimensions});
   }
   return specs;
 }
@@ -64,6 +68,19 @@ fa2_status fa2_make_score_text(const fa2_score_texts* texts, int64_t* number) {
     if (given) check_reserved(given->reserved, "texts.reserved", found);
     require_none(found);
     *number = make_score_text(read(*given));
+  });
+}
+
+fa2_status fa2_fits_per_score(const fa2_problem* problem, int32_t dtype, const fa2_capture* capture,
+                              int32_t* fits) {
+  using namespace fa2;
+  return guarded([&] {
+    Found found;
+    is_given(capture, "capture", found);
+    is_given(fits, "fits", found);
+    const auto given = problem_of(problem, found);
+    require_none(found);
+    *fits = fits_per_score(*given, read_type(dtype), *reinterpret_cast<const ScoreCapture*>(capture)) ? 1 : 0;
   });
 }
 

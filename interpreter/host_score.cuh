@@ -45,7 +45,7 @@ struct CapturedBfloat16 {
   }
 };
 
-/// A tensor, called with an index per dimension. `Value`: what texts get of an element. An index outside reads the nearest element.
+/// A tensor, called with an index per dimension, or with the position if it has an element per score. `Value`: what texts get of an element. An index outside reads the nearest element.
 template <class Element, class Value>
 struct CapturedTensor {
   const HostCapture& capture;
@@ -59,6 +59,7 @@ struct CapturedTensor {
      ...);
     return static_cast<Value>(static_cast<const Element*>(capture.data)[offset]);
   }
+  Value operator()(const Position& at) const { return (*this)(at.batch, at.head, at.query, at.key); }
 
   static i64 within(i64 index, i64 size) { return index < 0 ? 0 : index < size ? index : size - 1; }
 };

@@ -51,7 +51,7 @@ void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
   for (const auto& [table, path] : o.sequences.files) inputs.push_back({flag_of(table), path});
   for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
   for (const CaptureOption& capture : *o.variants.captures)
-    if (!capture.file.empty()) inputs.push_back({"--capture", capture.file});
+    if (!capture.file.empty()) inputs.push_back({capture.flag, capture.file});
   auto& results = o.backward.wanted ? inputs : outputs;
   results.push_back({"--out", o.out});
   results.push_back({"--lse", o.lse});

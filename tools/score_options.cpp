@@ -1,6 +1,7 @@
 // Files become texts, and words become captures.
 #include <core/capture_types.h>
 #include <fa2/errors.h>
+#include <fa2/problem.h>
 #include <fmt/format.h>
 #include <runtime/file.h>
 #include <tools/score_options.h>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <regex>
 #include <utility>
 
 namespace fa2::tools {
@@ -81,15 +83,29 @@ std::string text_in(const std::string& path) {
 
 /// What the flags have said so far. They come in any order.
 struct ScoreFlags {
-  ScoreTexts texts;
-  CaptureOptions captures;
+  ScoreTexts texts;         ///< without captures
+  CaptureOptions captures;  ///< of --capture, then that of --bias
+  std::size_t biases = 0;   ///< captures that --bias has added; 0 or 1
 
   bool has_text() const {
     return !texts.bias.text.empty() || !texts.mod.text.empty() || !texts.mask.text.empty();
   }
+  /// Returns a capture as texts read it: pair(at) has an element per score.
+  CaptureSpec spec_of(const CaptureOption& option) const {
+    CaptureSpec spec = option.spec;
+    if (spec.dimensions != kMostCaptureDimensions || option.file.empty()) return spec;
+    const std::regex call("\\b" + spec.name + "\\s*\\(\\s*at\\s*\\)");
+    const auto calls = [&](const ScoreText& text) { return std::regex_search(text.text, call); };
+    if (calls(texts.bias) || calls(texts.mod) || calls(texts.mod_slope) || calls(texts.mask))
+      spec.dimensions = CaptureSpec::kPerScore;
+    return spec;
+  }
   void make(const char* flag, std::int64_t& number) const {
     try {
-      if (has_text()) number = make_score_text(texts);
+      if (!has_text()) return;
+      ScoreTexts all = texts;
+      for (const CaptureOption& option : captures) all.captures.push_back(spec_of(option));
+      number = make_score_text(all);
     } catch (const InvalidRequest& refused) {
       throw CLI::ValidationError(flag, refused.what());
     }
@@ -103,13 +119,71 @@ constexpr std::pair<const char*, ScoreText ScoreTexts::*> kTexts[] = {
     {"--score-mask", &ScoreTexts::mask}};
 
 void take_captures(ScoreFlags& flags, const std::vector<std::string>& words, CaptureValues values) {
-  flags.captures.clear(), flags.texts.captures.clear();
+  CaptureOptions found;
   for (const std::string& word : words) {
-    const CaptureOption& option = flags.captures.emplace_back(parse_capture(word));
+    const CaptureOption& option = found.emplace_back(parse_capture(word));
     if (values == CaptureValues::required && !option.has_value)
       fail(word, "must have a value: NAME=FILE.npy or NAME=NUMBER");
-    flags.texts.captures.push_back(option.spec);
   }
+  const auto of_bias = flags.captures.end() - static_cast<std::ptrdiff_t>(flags.biases);
+  found.insert(found.end(), of_bias, flags.captures.end());
+  flags.captures = std::move(found);
+}
+
+constexpr const char* kBiasFlag = "--bias";
+constexpr const char* kBiasName = "bias_tensor";
+
+/// Returns whether calls whose sizes are the file's may give it as a capture of kPerScore. Device memory is aligned.
+bool fits_per_score(const CaptureOption& option) {
+  const std::vector<std::int64_t>& sizes = option.array.shape;
+  if (sizes[2] == 1 || sizes[3] == 1) return false;  // one element for all queries or keys
+  const AttentionProblem problem{
+      .batch = sizes[0], .heads_q = sizes[1], .seqlen_q = sizes[2], .seqlen_k = sizes[3]};
+  return fa2::fits_per_score(problem, option.spec.type, option.capture(nullptr));
+}
+
+/// Returns the text that reads the elements of a bias, whose sizes may be 1.
+std::string text_of_bias(const CaptureOption& option) {
+  if (fits_per_score(option)) return fmt::format("return {}(at);", kBiasName);
+  constexpr const char* kPlaces[] = {"at.batch", "at.head", "at.query", "at.key"};
+  std::string text = fmt::format("return {}(", kBiasName);
+  for (std::size_t i = 0; i < kMostCaptureDimensions; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", option.array.shape[i] == 1 ? "0" : kPlaces[i]);
+  return text + ");";
+}
+
+void take_bias(ScoreFlags& flags, const std::string& path) {
+  CaptureOption option;
+  option.flag = kBiasFlag, option.spec.name = kBiasName;
+  option.has_value = true, option.file = path;
+  try {
+    option.array = read_captured(path);
+  } catch (const Error& error) {
+    throw CLI::ValidationError(kBiasFlag, error.what());
+  }
+  std::vector<std::int64_t>& shape = option.array.shape;
+  if (option.array.type > CaptureType::f32 || shape.size() < 2 || shape.size() > kMostCaptureDimensions)
+    throw CLI::ValidationError(kBiasFlag, fmt::format("{} = {} {}, must be f16 or f32 of 2 to 4 dimensions: "
+                                                      "(batch, heads, queries, keys), each may be 1",
+                                                      path, word_of(option.array.type), shape_text(shape)));
+  shape.insert(shape.begin(), kMostCaptureDimensions - shape.size(), 1);
+  option.spec.type = option.array.type, option.spec.dimensions = kMostCaptureDimensions;
+  flags.texts.bias = {text_of_bias(option), path};
+  flags.captures.push_back(std::move(option));
+  flags.biases = 1;
+}
+
+CLI::Option* add_bias(CLI::App& verb, std::int64_t& number, const std::shared_ptr<ScoreFlags>& flags) {
+  const auto take = [&number, flags](const std::string& path) {
+    take_bias(*flags, path);
+    flags->make(kBiasFlag, number);
+  };
+  return verb
+      .add_option_function<std::string>(
+          kBiasFlag, take,
+          "A .npy file, float16 or float32 (batch, heads, queries, keys), each its "
+          "number or 1: added to the scores")
+      ->check(CLI::ExistingFile);
 }
 
 }  // namespace
@@ -147,9 +221,10 @@ std::shared_ptr<const CaptureOptions> add_score_texts(CLI::App& verb, std::int64
     };
     return verb.add_option_function<std::string>(flag, take, help)->check(CLI::ExistingFile);
   };
+  CLI::Option* const bias = add(0, "File with the body of a function of a position, added to each score");
+  add_bias(verb, number, flags)->excludes(bias);
   const std::vector<const CLI::Option*> texts = {
-      add(0, "File with the body of a function of a position, added to each score"),
-      add(1, "File with the body of a function of a score and its position"),
+      bias, add(1, "File with the body of a function of a score and its position"),
       add(2,
           "File with the body of a function of a score and its position: d mod / d score (default: derived)"),
       add(3, "File with the body of a function of a position: is the key seen")};
@@ -177,6 +252,19 @@ CaptureInputs::CaptureInputs(std::shared_ptr<const CaptureOptions> options) : op
     DeviceBuffer& buffer = buffers_.emplace_back(elements.size());
     buffer.upload(elements.data(), elements.size());
     on_device_.push_back(option.capture(buffer.data()));
+  }
+}
+
+void CaptureInputs::require_sizes(const AttentionProblem& problem) const {
+  const std::vector<std::int64_t> sizes = {problem.batch, problem.heads_q, problem.seqlen_q,
+                                           problem.seqlen_k};
+  for (const CaptureOption& option : *options_) {
+    if (option.flag != std::string_view(kBiasFlag)) continue;
+    const auto fits = [](std::int64_t given, std::int64_t size) { return given == 1 || given == size; };
+    if (!std::ranges::equal(option.array.shape, sizes, fits))
+      throw Error(ErrorCode::invalid_request,
+                  fmt::format("{}: shape = {}, must be {}, each of these or 1", option.file,
+                              shape_text(option.array.shape), shape_text(sizes)));
   }
 }
 

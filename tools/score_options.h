@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/args.h>
+#include <fa2/problem.h>
 #include <fa2/score_text.h>
 #include <runtime/device_buffer.h>
 #include <tools/npy.h>
@@ -18,6 +19,7 @@ namespace fa2::tools {
 
 /// A capture that a flag describes.
 struct CaptureOption {
+  const char* flag = "--capture";  ///< which describes it
   CaptureSpec spec;
   bool has_value = false;
   double number = 0;    ///< of a number
@@ -51,6 +53,8 @@ class CaptureInputs {
 
   /// Sets pointers to device memory.
   void add_to(AttentionArgs& args) const;
+  /// @throws Error if the sizes of --bias are not those of the problem or 1.
+  void require_sizes(const AttentionProblem& problem) const;
   /// Returns the captures with pointers to host memory.
   const std::vector<ScoreCapture>& on_host() const { return on_host_; }
 

@@ -93,6 +93,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
   problem.sm_margin = options.fields.sm_margin;
   problem.score_text = options.fields.score_text;
   problem.dropout |= options.dropout.has_value();
+  mistakes.attempt([&] { captures_.require_sizes(problem); });
   AttentionArgs args;
   visit_kinds(
       args, [](const std::string&, float&) {},

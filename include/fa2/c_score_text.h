@@ -20,12 +20,16 @@ typedef struct fa2_score_text {
 enum { FA2_CAPTURED_BOOL = 7 };
 /* fa2_capture_spec.dimensions of a number: fa2_capture.number holds it; dtype is float32, int32, int64 or bool. */
 enum { FA2_CAPTURED_NUMBER = -1 };
+/* fa2_capture_spec.dimensions of a float16, bf16 or float32 tensor with an element per score, such as a bias: (batch or 1, heads_q or
+ * 1, seqlen_q, seqlen_k), which texts read as `pair(at)`. Kernels on wgmma bring its tiles to shared memory before they need them.
+ * Keys must be contiguous; the address and the other strides must be multiples of 16 bytes. */
+enum { FA2_CAPTURED_PER_SCORE = -2 };
 
 /* What texts call beside functions, with an index per dimension. fa2_args::captures holds the tensors and numbers of a call. */
 typedef struct fa2_capture_spec {
   const char* name;
   int32_t dtype;
-  int32_t dimensions; /* 0..4, or FA2_CAPTURED_NUMBER */
+  int32_t dimensions; /* 0..4, FA2_CAPTURED_NUMBER or FA2_CAPTURED_PER_SCORE */
 } fa2_capture_spec;
 
 /* Functions of scores, and what they capture. A function may be NULL, or its text empty, but not those of bias, mod and mask together. */
@@ -47,6 +51,12 @@ typedef struct fa2_score_texts {
 /* Makes texts known in this process, for good, and writes their number for fa2_problem::score_text to *number. It depends on texts
  * and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is refused. */
 FA2_C_API fa2_status fa2_make_score_text(const fa2_score_texts* texts, int64_t* number);
+
+/* Writes 1 to *fits if calls of the problem may give a tensor as a capture of FA2_CAPTURED_PER_SCORE, and 0 if its type, sizes, strides or
+ * address do not fit. A tensor that does not fit may be a capture of 4 dimensions. `dtype`: as in fa2_capture_spec. Of the problem,
+ * batch, heads_q, seqlen_q and seqlen_k count. FA2_INVALID_REQUEST if a pointer is NULL. */
+FA2_C_API fa2_status fa2_fits_per_score(const fa2_problem* problem, int32_t dtype, const fa2_capture* capture,
+                                        int32_t* fits);
 
 /* Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
  * mod at random scores and positions. `captures`: those of a call, but with pointers to host memory; NULL if capture_count is 0. Needs

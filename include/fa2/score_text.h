@@ -94,6 +94,10 @@ FA2_API std::int64_t make_score_text(const ScoreTexts& texts);
 /// @throws InvalidRequest if no texts with this number were made in this process.
 FA2_API const ScoreTexts& score_texts(std::int64_t number);
 
+/// Returns whether calls of the problem may give a tensor as a capture of CaptureSpec::kPerScore. A tensor that does not fit may be a
+/// capture of 4 dimensions. Of the problem, batch, heads_q, seqlen_q and seqlen_k count.
+FA2_API bool fits_per_score(const AttentionProblem& problem, CaptureType type, const ScoreCapture& capture);
+
 /// Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
 /// mod at random scores and positions. `captures`: those of a call, but with pointers to host memory. Needs no device, and a C++
 /// compiler as the interpreter does.

@@ -191,6 +191,13 @@ GradientRanges checked_gradients(Violations& found, const AttentionProblem& prob
 
 }  // namespace
 
+bool fits_per_score(const AttentionProblem& problem, CaptureType type, const ScoreCapture& capture) {
+  if (type > CaptureType::f32) return false;
+  Violations found;
+  check_per_score(found, {}, {"", type, CaptureSpec::kPerScore}, capture, problem);
+  return found.empty();
+}
+
 void check_capture_gradients(Violations& found, const AttentionProblem& problem, const Gradients& gradients) {
   if (!gradients.d_captures) return;
   if (problem.score_text == 0 || differentiable_captures(problem.score_text) == 0)

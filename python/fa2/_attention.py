@@ -7,10 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _hooks, _mistakes
+from ._block_maps import HeldMask
 from ._call import CU_SEQLENS_Q, MASKS, MAX_LOGITS, Options, replaced
 from ._explanation import Explanation
+from ._score_tensors import is_tensor, sizes_of
 from ._scores import with_texts
-from ._types import CallOptions, Causal, Layout, LseBase, MaskMod, ScoreMod, Tensor
+from ._types import Bias, CallOptions, Causal, Layout, LseBase, MaskMod, ScoreMod, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,7 +56,7 @@ def attention(
     window_size: tuple[int, int] = (-1, -1),
     score_mod: ScoreMod = None,
     mask_mod: MaskMod = None,
-    bias: MaskMod = None,
+    bias: Bias = None,
     # written: option parameters
     attention_chunk: int = 0,
     missing_pages: bool = False,
@@ -108,6 +110,8 @@ def attention(
         query sees the key, bias(batch, head, query, key) what is added to the score. Scores are scaled. Positions count
         from 0 in their sequence. bias comes after softcap and alibi_slopes, then score_mod, mask_mod, and causal and the
         like. Functions may index tensors with positions; their gradients are summed in float32. docs/scores.md has more.
+    bias may also be a tensor that broadcasts to (batch, heads, seqlen_q, seqlen_k), of 2 to 4 dimensions: float16, bfloat16 or
+        float32 to add to scores, or bool, true where a query sees a key. It is never copied; docs/scores.md says which are fastest.
     out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
@@ -188,7 +192,8 @@ def attention(
         if unknown:
             raise TypeError("unexpected keywords")
         if score_mod is not None or mask_mod is not None or bias is not None:
-            options = with_texts(options, q, score_mod, mask_mod, bias)
+            sizes = _sizes_of(q, k, layout, options) if is_tensor(bias) or isinstance(mask_mod, HeldMask) else None
+            options = with_texts(options, q, score_mod, mask_mod, bias, sizes)
         if return_max_logits:
             return _with_max_logits(q, k, v, out, layout, return_lse, deterministic, autocast, options)
         backend = _backends.get(type(q)) or _find_backend(q)
@@ -219,6 +224,11 @@ def _swap(x: Any, layout: str) -> Any:
     if x.ndim != 4:
         raise _core.InvalidRequest('layout = "bhsd", must be "bshd" for tensors of other than four dimensions')
     return x.swapaxes(1, 2)
+
+
+def _sizes_of(q: Any, k: Any, layout: str, options: Any) -> Any:
+    """Returns the sizes of scores, or None: see sizes_of(). options: a tuple like Options."""
+    return sizes_of(q, k, options) if layout == "bshd" else sizes_of(_swap(q, layout), _swap(k, layout), options)
 
 
 def _new_max_logits(q: Any, cu_seqlens_q: Any) -> Any:
@@ -272,9 +282,10 @@ def _on_backend(function: str, q: Any, k: Any, v: Any, given: Any, backward: boo
         if known["return_max_logits"] and known["max_logits"] is None:
             known["max_logits"] = _new_max_logits(tensors[0], known["cu_seqlens_q"])
         options = _as_options(known)
-        texts = [known[name] for name in ("score_mod", "mask_mod", "bias")]
-        if any(x is not None for x in texts):
-            options = with_texts(options, q, *texts)
+        score_mod, mask_mod, bias = (known[name] for name in ("score_mod", "mask_mod", "bias"))
+        if score_mod is not None or mask_mod is not None or bias is not None:
+            sizes = sizes_of(tensors[0], tensors[1], options) if is_tensor(bias) else None
+            options = with_texts(options, q, score_mod, mask_mod, bias, sizes)
         json_text: str = getattr(_find_backend(q), function)(*tensors, options, gradients, *others)
         return json_text
     except _mistakes.CAUGHT as error:

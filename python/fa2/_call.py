@@ -112,6 +112,10 @@ DROPOUT_P = Options._fields.index("dropout_p")
 SINKS = Options._fields.index("sinks")
 MAX_LOGITS = Options._fields.index("max_logits")
 CU_SEQLENS_Q = Options._fields.index("cu_seqlens_q")
+CU_SEQLENS_K = Options._fields.index("cu_seqlens_k")
+MAX_SEQLEN_Q = Options._fields.index("max_seqlen_q")
+MAX_SEQLEN_K = Options._fields.index("max_seqlen_k")
+PAGE_TABLE = Options._fields.index("page_table")
 SEQUSED_Q = Options._fields.index("seqused_q")
 
 

@@ -45,13 +45,13 @@ _SYNONYMS = {
     "return_attn_probs": "return_lse",
 }
 _MASKS_INSTEAD = (
-    "pass causal=True, window_size, attention_chunk or seqused_k, or a function: mask_mod=lambda b, h, q, k: attn_mask[b, h, q, k] of a bool tensor"
+    "pass causal=True, window_size, attention_chunk or seqused_k, or the tensor itself as bias=: of bools, true where a query sees a key, or of numbers to add"
 )
 #: Arguments of other libraries that attention() has under no name, and what to do.
 _ABSENT = {
     "attn_mask": _MASKS_INSTEAD,
     "attention_mask": _MASKS_INSTEAD,
-    "attn_bias": "pass alibi_slopes, or a function: bias=lambda b, h, q, k: attn_bias[b, h, q, k]",
+    "attn_bias": "pass alibi_slopes, or the tensor itself as bias=",
     "block_mask": "pass its mask_mod as mask_mod=, or call fa2.flex_attention()",
     "enable_gqa": "leave it out, heads of k and v are grouped if they divide those of q",
 }

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy
 
-from . import _core, _hooks
+from . import _core, _hooks, _score_tiles
 from ._call import Options
 
 
-def _prepared(q: Any, k: Any, v: Any, options: Options) -> Options:
-    """Returns the options with a mask for dropout and sinks in float32."""
+def _prepared(q: Any, k: Any, v: Any, options: Options) -> Any:
+    """Returns the options with a mask for dropout, sinks in float32, and texts that read tiles where captures fit."""
     for tensor in (q, k, v):
         if not isinstance(tensor, numpy.ndarray):
             raise _core.InvalidType(f"tensor = {_hooks.text_of(tensor)}, must be a PyTorch tensor or a numpy array")
@@ -19,7 +19,7 @@ def _prepared(q: Any, k: Any, v: Any, options: Options) -> Options:
         options = options._replace(dropout_state=numpy.random.randint(0, 2**62, 2, dtype=numpy.int64))
     if options.sinks is not None:
         options = options._replace(sinks=_float32(options.sinks))
-    return options
+    return _score_tiles.with_tiles(options, q, k)
 
 
 def _float32(sinks: Any) -> Any:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from . import _core, _hooks
+from . import _core, _hooks, _score_tensors
 from ._block_maps import HeldMask
 from ._call import ALIBI_SLOPES, SOFTCAP, Options, replaced
 from ._score_memo import remembered
+from ._score_numbers import PER_SCORE, Text, Texts, names_per_score, number_of, words_of_scores
+from ._score_tiles import with_tiles_of
 from ._score_torch import eager_calls
 from ._score_trace import Captures, Table, Traced, trace_bias, trace_mask, trace_mod, trace_slope
 
@@ -29,7 +31,9 @@ class ScoreText:
     """A function of scores as the body of a C++ function: docs/scores.md has what it may contain.
 
     text: for score_mod it sees `score` and `at`, for mask_mod and bias only `at`. It returns.
-    captures: the tensors and numbers that it calls by name, with an index per dimension: table(at.head, at.key), gain().
+    captures: the tensors and numbers that it calls by name, with an index per dimension: table(at.head, at.key), gain(). A tensor
+    with an element per score, (batch or 1, heads or 1, queries, keys), may be called as pair(at), for which its keys must be
+    contiguous, and its address and other strides multiples of 16 bytes.
     file, line: where the text begins, which compilers name in their messages.
     mod_slope: of a score_mod, the body of a function of the same score, a float, that returns the derivative of the new score by
     it. None: gradients derive it from the text. check_score_text() compares both.
@@ -42,31 +46,13 @@ class ScoreText:
     mod_slope: str | None = None
 
 
-#: A text with its file and line, as _core.make_score_text() takes it.
-_Text = tuple[str, str, int] | None
-
-
-class Texts(NamedTuple):
-    """What three arguments are together."""
-
-    softcap: float | None  #: of a score_mod that is no more than that
-    bias: _Text
-    mod: _Text
-    mod_slope: _Text  #: of mod; None: derived from it
-    mask: _Text
-
-    @property
-    def are_empty(self) -> bool:
-        return self.bias is self.mod is self.mask is None
-
-
 class _Function(NamedTuple):
     """An argument that is a text or has become one."""
 
-    text: _Text
+    text: Text
     captures: dict[str, Any]
     traced: Traced | None = None
-    slope: _Text = None
+    slope: Text = None
 
 
 def _read(name: str, given: Any, captures: Captures) -> _Function:
@@ -81,12 +67,13 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
         if hasattr(given, "mask_mod"):
             do = "pass its mask_mod, or call fa2.flex_attention()"
         elif hasattr(given, "shape"):
-            do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k]"
-        raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be a function or a ScoreText: {do}")
+            do = "pass a function that indexes the tensor, such as lambda b, h, q, k: tensor[b, h, q, k], or the tensor as bias"
+        kinds = "a function, a ScoreText or a tensor" if name == "bias" else "a function or a ScoreText"
+        raise _core.InvalidType(f"{name} = {_hooks.text_of(given)}, must be {kinds}: {do}")
     return _of_trace(_TRACES[name](given, captures))
 
 
-def _slope_of(name: str, given: ScoreText) -> _Text:
+def _slope_of(name: str, given: ScoreText) -> Text:
     slope = given.mod_slope
     if slope is None:
         return None
@@ -104,20 +91,21 @@ def _of_trace(traced: Traced) -> _Function:
 _TRACES = {"score_mod": trace_mod, "mask_mod": trace_mask, "bias": trace_bias}
 
 
-def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts, dict[str, Any]]:
+def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool, is_biased: bool) -> tuple[Texts, dict[str, Any]]:
     """Returns the texts of the arguments, and their tensors and numbers by names.
 
-    may_cap: whether a softcap can come before everything else of the call.
+    may_cap: whether a softcap can come before everything else of the call. is_biased: whether a tensor takes the place of the bias.
     """
     captures = Captures()
     added, mod, mask = (_read(*x, captures) for x in (("bias", bias), ("score_mod", score_mod), ("mask_mod", mask_mod)))
     softcap = None
-    if mod.traced is not None and mod.traced.softcap is not None and may_cap and added.text is None:
+    has_bias = is_biased or added.text is not None
+    if mod.traced is not None and mod.traced.softcap is not None and may_cap and not has_bias:
         softcap, mod = mod.traced.softcap, _Function(None, {})
     elif mod.traced is not None and mod.traced.as_sum is not None:
         # What only adds and hides is faster as a bias and a mask, if these places are free.
         parts = mod.traced.as_sum
-        fits = (parts.bias is None or added.text is None) and (parts.mask is None or mask.text is None)
+        fits = (parts.bias is None or not has_bias) and (parts.mask is None or mask.text is None)
         if fits:
             mod = _Function(None, {})
             added = added if parts.bias is None else _of_trace(parts.bias)
@@ -125,17 +113,19 @@ def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[
     return Texts(softcap, added.text, mod.text, mod.slope, mask.text), _joined((added, mod, mask))
 
 
-def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool) -> tuple[Texts, dict[str, Any]]:
+def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool, is_biased: bool = False) -> tuple[Texts, dict[str, Any]]:
     """Returns _read_all(), from memory if functions and all that they see are as before."""
     arguments = (score_mod, mask_mod, bias)
+    if all(x is None for x in arguments):
+        return Texts(None, None, None, None, None), {}
     if any(isinstance(x, ScoreText) for x in arguments):
-        return _read_all(*arguments, may_cap)
+        return _read_all(*arguments, may_cap, is_biased)
 
     def make() -> tuple[Texts, dict[str, Any], bool]:
         before = eager_calls()
-        return *_read_all(*arguments, may_cap), eager_calls() != before
+        return *_read_all(*arguments, may_cap, is_biased), eager_calls() != before
 
-    return remembered(arguments, may_cap, make)
+    return remembered(arguments, (may_cap, is_biased), make)
 
 
 def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, mod_slope: Any = None) -> ScoreText:
@@ -165,19 +155,34 @@ def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None,
 def check_score_text(
     *, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, batch: int = 1, heads_q: int = 1, seqlen_q: int, seqlen_k: int
 ) -> None:
-    """Compiles functions or texts for the host, and compares mod_slope, if there is one, with the derivative of score_mod.
+    """Compiles functions, texts or a bias tensor for the host, and compares mod_slope, if there is one, with the derivative of score_mod.
 
     Scores are random, and so are positions below batch, heads_q, seqlen_q and seqlen_k. Captured tensors of a GPU are copied. Needs
     no GPU, and a C++ compiler as the interpreter does. Raises InvalidRequest with a score and its position if mod_slope differs by
     more than 1e-4, relative above 1; CompileError if a text does not compile; Unavailable without a compiler.
     """
-    texts, captures = read(score_mod, mask_mod, bias, False)
+    sizes = batch, heads_q, seqlen_q, seqlen_k
+    bias, tensor = _read_tensor(bias, sizes, None)
+    texts, captures = read(score_mod, mask_mod, bias, False, tensor is not None)
+    if tensor is not None:
+        texts, captures = _with_tensor(texts, captures, tensor)
     if texts.are_empty:
         raise _core.InvalidRequest("check_score_text() = of nothing, must be of a function that changes or hides scores")
-    pairs = [_bound(name, _on_host(name, value), None) for name, value in captures.items()]
+    per_score = names_per_score(texts)
+    pairs = [_bound(name, _on_host(name, value), None, name in per_score) for name, value in captures.items()]
     number = number_of(texts, tuple(spec for spec, _ in pairs))
-    sizes = {"batch": batch, "heads_q": heads_q, "seqlen_q": seqlen_q, "seqlen_k": seqlen_k}
-    _core.check_score_text({"score_text": number, **sizes}, tuple(value for _, value in pairs))
+    problem = dict(zip(("batch", "heads_q", "seqlen_q", "seqlen_k"), sizes), score_text=number)
+    _core.check_score_text(problem, tuple(value for _, value in pairs))
+
+
+def _read_tensor(bias: Any, sizes: _score_tensors.Sizes | None, device: Any) -> tuple[Any, _score_tensors.TensorText | None]:
+    """Returns the function or text that a bias is, and the text of the tensor that it is."""
+    return (None, _score_tensors.read(bias, sizes, device)) if _score_tensors.is_tensor(bias) else (bias, None)
+
+
+def _with_tensor(texts: Texts, captures: dict[str, Any], tensor: _score_tensors.TensorText) -> tuple[Texts, dict[str, Any]]:
+    bias, mask = (texts.bias, tensor.beside(texts.mask)) if tensor.is_mask else (tensor.beside(None), texts.mask)
+    return Texts(texts.softcap, bias, texts.mod, texts.mod_slope, mask), {**captures, tensor.name: tensor.tensor}
 
 
 def _on_host(name: str, value: Any) -> Any:
@@ -203,8 +208,11 @@ def _are_same(a: Any, b: Any) -> bool:
     return isinstance(a, numbers) and type(a) is type(b) and a == b
 
 
-def _bound(name: str, value: Any, q: Any) -> tuple[tuple[str, int, int], Any]:
-    """Returns the capture's (name, dtype, dimensions), and its tensor or number as the call takes it."""
+def _bound(name: str, value: Any, q: Any, is_per_score: bool) -> tuple[tuple[str, int, int], Any]:
+    """Returns the capture's (name, dtype, dimensions), and its tensor or number as the call takes it.
+
+    is_per_score: whether texts read it as name(at).
+    """
     numpy = sys.modules.get("numpy")
     if isinstance(value, Table):
         value = value.array
@@ -227,7 +235,10 @@ def _bound(name: str, value: Any, q: Any) -> tuple[tuple[str, int, int], Any]:
     if torch is not None and value.ndim == 0 and value.device.type == "cpu" and getattr(q, "is_cuda", False):
         if value.requires_grad and torch.is_grad_enabled():
             raise _core.InvalidRequest(f"captures.{name}.device = cpu, must be {q.device}, as q's: it requires gradients")
-        return _bound(name, value.item(), q)  # as PyTorch's operators take them
+        return _bound(name, value.item(), q, is_per_score)  # as PyTorch's operators take them
+    if is_per_score:
+        missing = _MOST_DIMENSIONS - value.ndim
+        return (name, _DTYPES[dtype], PER_SCORE), value[(None,) * missing] if missing else value
     return (name, _DTYPES[dtype], value.ndim), value
 
 
@@ -236,7 +247,7 @@ def require_gradients(options: Any) -> None:
     given = Options(*options)
     if given.score_text is None:
         return
-    specs, in_scores = _hooks.capture_specs.get(given.score_text, ()), _words_of_scores.get(given.score_text, ())
+    specs, in_scores = _hooks.capture_specs.get(given.score_text, ()), words_of_scores(given.score_text)
     for (name, *_), x in zip(specs, given.captures or ()):
         if getattr(x, "requires_grad", False) and name not in in_scores:
             why = "of a mask's capture, which has no gradient: pass its detach()"
@@ -259,7 +270,8 @@ def with_numbers(options: Options) -> Options:
         return options._replace(captures=captures)  # which the library refuses
     found = []
     for (name, dtype, dimensions), x in zip(specs, captures):
-        if dimensions != _NUMBER and (_DTYPES.get(_name_of(x.dtype)), x.ndim) != (dtype, dimensions):
+        expected = dtype, _MOST_DIMENSIONS if dimensions == PER_SCORE else dimensions
+        if dimensions != _NUMBER and (_DTYPES.get(_name_of(x.dtype)), x.ndim) != expected:
             raise _core.InvalidType(f"captures.{name}.dtype = {x.dtype}, with {x.ndim} dimensions, must be of its ScoreText: make another text")
         found.append(x.item() if dimensions == _NUMBER else x)
     return options._replace(captures=tuple(found))
@@ -279,32 +291,7 @@ def _type_of_number(name: str, value: float) -> str:
     return "int32" if -(2**31) <= value < 2**31 else "int64"
 
 
-_made: dict[int, Texts] = {}
-_words_of_scores: dict[int, frozenset[str]] = {}  #: by numbers of texts, what bias and mod name
-
-
-def texts_of(number: int | None) -> dict[str, str]:
-    """Returns the texts of a number, by the names of attention()'s arguments."""
-    if number not in _made:
-        return {}
-    texts = _made[number]
-    given = (("bias", texts.bias), ("score_mod", texts.mod), ("mod_slope", texts.mod_slope), ("mask_mod", texts.mask))
-    return {name: text[0] for name, text in given if text is not None}
-
-
-def number_of(texts: Texts, specs: tuple[tuple[str, int, int], ...]) -> int:
-    """Returns the number of the texts in this process."""
-    number = _core.make_score_text(texts.bias, texts.mod, texts.mod_slope, texts.mask, specs)
-    _hooks.capture_specs[number] = specs
-    _made[number] = texts
-    _words_of_scores[number] = frozenset(word for text in (texts.bias, texts.mod) if text for word in re.findall(r"\w+", text[0]))
-    return number
-
-
-number_of._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result without PyTorch
-
-
-_Reader = Callable[[Any, Any, Any, bool], tuple[Texts, dict[str, Any]]]
+_Reader = Callable[[Any, Any, Any, bool, bool], tuple[Texts, dict[str, Any]]]
 
 
 def _reader(arguments: Iterable[Any]) -> _Reader:
@@ -318,22 +305,34 @@ def _reader(arguments: Iterable[Any]) -> _Reader:
     return outside
 
 
-def with_texts(options: tuple[Any, ...], q: Any, score_mod: Any, mask_mod: Any, bias: Any) -> Options:
-    """Returns the options with what attention()'s three arguments say. mask_mod may be a HeldMask."""
+def with_texts(
+    options: tuple[Any, ...], q: Any, score_mod: Any, mask_mod: Any, bias: Any, sizes: _score_tensors.Sizes | None = None
+) -> Options:
+    """Returns the options with what attention()'s three arguments say. mask_mod may be a HeldMask.
+
+    sizes: of scores, if the bias is a tensor or the mask is held; None: unknown.
+    """
+    bias, tensor = _read_tensor(bias, sizes, None if _hooks.torch_of(q) is None else q.device)
     held = mask_mod if isinstance(mask_mod, HeldMask) else None
     mask_mod = mask_mod if held is None else held.mask_mod
     may_cap = options[SOFTCAP] == 0 and options[ALIBI_SLOPES] is None
-    texts, captures = _reader((score_mod, mask_mod, bias))(score_mod, mask_mod, bias, may_cap)
+    texts, captures = _reader((score_mod, mask_mod, bias))(score_mod, mask_mod, bias, may_cap, tensor is not None and not tensor.is_mask)
+    if tensor is not None:
+        texts, captures = _with_tensor(texts, captures, tensor)
     if texts.softcap is not None:
         options = replaced(options, softcap=texts.softcap)
     if texts.are_empty:
         return Options(*options)
-    pairs = [_bound(name, value, q) for name, value in captures.items()]
+    per_score = names_per_score(texts)
+    pairs = [_bound(name, value, q, name in per_score) for name, value in captures.items()]
     specs = tuple(spec for spec, _ in pairs)
     number = number_of(texts, specs)
-    block_map = None
+    made = replaced(options, score_text=number, captures=tuple(value for _, value in pairs))
     if held is not None and texts.mask is not None:
+        # A map is of the text that runs.
+        made = made if sizes is None else with_tiles_of(made, sizes)
         # Of a tensor that the call widens, what tells changes is the original.
         originals = [x if spec[2] == _NUMBER else captures[spec[0]] for spec, x in pairs if re.search(rf"\b{spec[0]}\b", texts.mask[0])]
-        block_map = held.find(number, originals, q)
-    return replaced(options, score_text=number, captures=tuple(value for _, value in pairs), block_map=block_map)
+        assert made.score_text is not None
+        made = made._replace(block_map=held.find(made.score_text, originals, q))
+    return made

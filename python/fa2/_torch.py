@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from . import _core, _hooks, _scores, _torch_ops
+from . import _core, _hooks, _score_tiles, _scores, _torch_ops
 from ._call import BLOCK_MAP, CAPTURES, DIFFERENTIABLE_INDICES, DROPOUT_P, MAX_LOGITS, SINKS, Options, replaced
 from ._torch_run import capture_gradients, no_gradients, run_backward, run_forward
 
@@ -109,6 +109,9 @@ def attend(
     if options[DROPOUT_P] or options[SINKS] is not None:
         options = prepared(q, Options(*options))
     compiling = torch.compiler.is_compiling()
+    is_direct = not compiling and is_plain(q, k, v)
+    if is_direct and options[CAPTURES]:
+        options = _score_tiles.with_tiles(options, q, k)
     differentiable = [q, k, v, *[options[index] for index in DIFFERENTIABLE_INDICES]]
     if options[CAPTURES]:
         differentiable += _captured(options)
@@ -120,7 +123,7 @@ def attend(
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"
         )
-    if compiling or not is_plain(q, k, v):
+    if not is_direct:
         if options[MAX_LOGITS] is not None:
             raise _core.InvalidRequest(
                 "max_logits = given, must be None under torch.compile, of subclasses and under modes and transforms: "
@@ -155,12 +158,12 @@ def wants_bits(deterministic: bool) -> bool:
 
 def explain(q: Any, k: Any, v: Any, options: Options, gradients: int) -> str:
     """Returns explain()'s JSON."""
-    return _core.explain(q, k, v, _with_float_sinks(options), gradients)
+    return _core.explain(q, k, v, _with_float_sinks(_score_tiles.with_tiles(options, q, k)), gradients)
 
 
 def tune(q: Any, k: Any, v: Any, options: Options, gradients: int, every: bool) -> str:
     """Returns tune()'s JSON."""
-    return _core.tune(q, k, v, _with_float_sinks(options), gradients, every)
+    return _core.tune(q, k, v, _with_float_sinks(_score_tiles.with_tiles(options, q, k)), gradients, every)
 
 
 _hooks.empty_like = torch.empty_like

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _scores
+from . import _score_tiles, _scores
 from ._call import CAPTURES, DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, SCORE_TEXT, Options
 from ._torch_run import capture_gradients, gradients, new_lse, new_out, no_gradients, run_backward, run_forward
 
@@ -57,12 +57,12 @@ _library: Any = None
 
 def _forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
     # Inductor's CUDA graphs warm up in a pool of their own, and count the memory that remains allocated in it.
-    return run_forward(q, k, v, None, True, _taken(rest[:-1]), keeps=False)
+    return run_forward(q, k, v, None, True, _taken(q, k, rest[:-1]), keeps=False)
 
 
-def _taken(given: Any) -> Options:
+def _taken(q: Any, k: Any, given: Any) -> Any:
     """Returns an operator's options as the extension takes them."""
-    return _scores.with_numbers(Options(*given))
+    return _score_tiles.with_tiles(_scores.with_numbers(Options(*given)), q, k)
 
 
 def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
@@ -79,7 +79,7 @@ def _backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any
     count = len(_GRADIENTS)
     wanted, captured, given, deterministic = rest[:count], rest[count], Options(*rest[count + 1 : -1]), rest[-1]
     d_captures = capture_gradients(given.captures, captured)
-    made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, _taken(given), None, d_captures)
+    made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, _taken(q, k, given), None, d_captures)
     return _present(q, made, d_captures)
 
 

@@ -30,6 +30,8 @@ LseBase = Literal["natural", "two"]
 #: Functions of (score, batch, head, query, key) and of (batch, head, query, key), or texts.
 ScoreMod = Union[Callable[[Any, Any, Any, Any, Any], Any], "ScoreText", None]
 MaskMod = Union[Callable[[Any, Any, Any, Any], Any], "ScoreText", None]
+#: A function or text likewise, or a tensor with an element per score.
+Bias = Union[Callable[[Any, Any, Any, Any], Any], "ScoreText", _Tensor, None]
 
 
 class CallOptions(TypedDict, total=False):
@@ -39,7 +41,7 @@ class CallOptions(TypedDict, total=False):
     window_size: tuple[int, int]
     score_mod: ScoreMod
     mask_mod: MaskMod
-    bias: MaskMod
+    bias: Bias
     # written: option types
     attention_chunk: int
     missing_pages: bool

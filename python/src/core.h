@@ -80,6 +80,7 @@ PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* check_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* fits_per_score(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* make_block_map(PyObject* self, PyObject* stream);
 PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count);

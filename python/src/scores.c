@@ -97,6 +97,14 @@ static int wrong_device(const Call* call, Py_ssize_t index, int32_t device) {
   return wrong_capture(call, index, problem);
 }
 
+static void fill_capture(const fa2_array* tensor, fa2_capture* capture) {
+  capture->data = tensor->data;
+  for (int i = 0; i < tensor->ndim; ++i) {
+    capture->sizes[i] = tensor->shape[i];
+    capture->strides[i] = tensor->strides[i];
+  }
+}
+
 static int read_captured_tensor(PyObject* given, Call* call, Py_ssize_t index) {
   fa2_array tensor;
   fa2_capture* const capture = &call->captures[index];
@@ -104,11 +112,7 @@ static int read_captured_tensor(PyObject* given, Call* call, Py_ssize_t index) {
   if (tensor.device != call->launch.place.device) return wrong_device(call, index, tensor.device);
   if (tensor.ndim > (int)(sizeof capture->sizes / sizeof *capture->sizes))
     return wrong_capture(call, index, ".shape, must have at most 4 dimensions: flatten some");
-  capture->data = tensor.data;
-  for (int i = 0; i < tensor.ndim; ++i) {
-    capture->sizes[i] = tensor.shape[i];
-    capture->strides[i] = tensor.strides[i];
-  }
+  fill_capture(&tensor, capture);
   return 0;
 }
 
@@ -146,6 +150,28 @@ PyObject* check_score_text(PyObject* self, PyObject* const* args, Py_ssize_t cou
   Py_END_ALLOW_THREADS;
   if (status != FA2_OK) return raise_status(status);
   Py_RETURN_NONE;
+}
+
+/* fits_per_score(tensor, sizes) -> bool. The sizes are a tuple: batch, heads_q, seqlen_q, seqlen_k. */
+PyObject* fits_per_score(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  if (expect_count("fits_per_score", count, 2) < 0) return NULL;
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  int64_t* const sizes[] = {&problem.batch, &problem.heads_q, &problem.seqlen_q, &problem.seqlen_k};
+  enum { SIZES = sizeof sizes / sizeof sizes[0] };
+  if (!PyTuple_Check(args[1]) || PyTuple_Size(args[1]) != SIZES)
+    return PyErr_Format(PyExc_TypeError, "sizes = %.200R, must be a tuple of %d", args[1], (int)SIZES);
+  for (int i = 0; i < SIZES; ++i)
+    if (read_int(PyTuple_GetItem(args[1], i), "sizes", sizes[i]) < 0) return NULL;
+  fa2_array tensor;
+  fa2_capture capture;
+  memset(&capture, 0, sizeof capture);
+  if (read_tensor(args[0], &tensor) < 0) return NULL;
+  if (tensor.ndim != SIZES) Py_RETURN_FALSE;
+  fill_capture(&tensor, &capture);
+  int32_t fits;
+  const fa2_status status = fa2_fits_per_score(&problem, tensor.dtype, &capture, &fits);
+  return status == FA2_OK ? PyBool_FromLong(fits) : raise_status(status);
 }
 
 int read_capture_gradients(PyObject* tuple, Call* call, fa2_backward_args* args) {

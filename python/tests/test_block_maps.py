@@ -107,6 +107,16 @@ def test_a_score_mod_changes_no_map() -> None:
     assert not torch.equal(*out)
 
 
+def test_tensors_that_kernels_fetch_in_tiles_and_others_have_maps_of_their_own() -> None:
+    documents, memory = Documents(), torch.linspace(-2, 2, ROWS * ROWS + 1)
+    for offset, count in ((0, 1), (1, 2), (0, 2), (1, 2)):
+        bias = memory[offset:][: ROWS * ROWS].view(ROWS, ROWS)  # at 1, the address is no multiple of 16 bytes
+        out, lse = fa2.flex_attention(*qkv(), lambda s, b, h, q, k: s + bias[q, k], documents.mask, return_lse=True)  # noqa: B023
+        wanted = score_reference.attention(*(x.transpose(1, 2) for x in qkv()), bias=lambda b, h, q, k: bias[q, k], mask_mod=documents.function)  # noqa: B023
+        assert score_reference.error(out, wanted[0].transpose(1, 2)) < 2e-3
+        assert documents.maps == count
+
+
 def test_gradients_have_the_map_of_their_forward() -> None:
     documents, tensors = Documents(), qkv(grad=True)
     documents.table.copy_(torch.arange(ROWS) // 70)

@@ -37,7 +37,7 @@ ATTENTION: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
     "PyTorch's mask": (
         (Q, Q, Q),
         dict(attn_mask=None),
-        ["attn_mask = None, must not be given: pass causal=True, window_size, attention_chunk or seqused_k, or a function: mask_mod=lambda b, h, q, k: attn_mask[b, h, q, k] of a bool tensor"],
+        ["attn_mask = None, must not be given: pass causal=True, window_size, attention_chunk or seqused_k, or the tensor itself as bias=: of bools, true where a query sees a key, or of numbers to add"],
     ),
     "PyTorch's causal": ((Q, Q, Q), dict(is_causal=True), ["is_causal = True, must have the name causal: pass causal=..."]),
     "PyTorch's scale": ((Q, Q, Q), dict(scale=0.1), ["scale = 0.1, must have the name softmax_scale: pass softmax_scale=..."]),

@@ -106,7 +106,7 @@ def options_of(**given: Any) -> Any:
 
 def test_what_functions_become() -> None:
     def texts(**given: Any) -> dict[str, str]:
-        from fa2._scores import texts_of
+        from fa2._score_numbers import texts_of
 
         return texts_of(options_of(**given).score_text)
 
@@ -142,7 +142,7 @@ def test_texts_follow_what_functions_see() -> None:
     from fa2 import _score_memo
 
     def text(bias: Any) -> tuple[str, Any]:
-        from fa2._scores import texts_of
+        from fa2._score_numbers import texts_of
 
         options = options_of(bias=bias)
         return texts_of(options.score_text)["bias"], options.captures
@@ -293,7 +293,7 @@ def test_errors() -> None:
     refused(r"captures\.x\.shape = \(1, 1, 1, 1, 1\), must have at most 4 dim", bias=fa2.ScoreText("return x();", {"x": torch.zeros(1, 1, 1, 1, 1)}))
     refused(r"captures\.x\.device = neither", bias=fa2.ScoreText("return x(at.key);", {"x": torch.zeros(9, device="meta")}))
     refused(r"captures\.x\.sizes\[0\] = 0, must be in 1", bias=fa2.ScoreText("return x(at.key);", {"x": torch.zeros(0)}))
-    refused("bias = Tensor, must be a function or a ScoreText: pass a function that indexes the tensor", fa2.InvalidType, bias=TABLE)
+    refused("mask_mod = Tensor, must be a function or a ScoreText: pass a function that indexes the tensor", fa2.InvalidType, mask_mod=TABLE)
     refused("score_mod = 'return score;', must be a function", fa2.InvalidType, score_mod="return score;")
     refused(r"must take \(batch, head, query, key\)", fa2.InvalidType, mask_mod=lambda s, b, h, q, k: k > 0)
     refused(r"captures.x = two values, must be one", bias=fa2.ScoreText("return x();", {"x": 1}), mask_mod=fa2.ScoreText("return x();", {"x": 2}))

@@ -43,6 +43,23 @@ def test_texts_capture_arrays_and_numbers() -> None:
     assert fa2.explain(Q, K, V, score_mod=text)["texts"] == {"score_mod": text.text}
 
 
+def test_arrays_as_a_bias() -> None:
+    pair = rng.standard_normal((BATCH, HEADS, ROWS, ROWS)).astype(np.float32)
+    hidden = rng.random((BATCH, 1, 1, ROWS)) < 0.3
+    hidden[..., 0] = False
+    for bias in (pair, pair[:, :1], pair[0], pair[0, 0], pair.astype(np.float16), pair[..., ::-1], pair.swapaxes(2, 3), pair[:, :, :1], pair[:1, :, :, :1], fa2.Table(pair)):
+        added = np.broadcast_to(bias.array if isinstance(bias, fa2.Table) else bias, pair.shape)
+        assert_close(fa2.attention(Q, K, V, bias=bias), reference(bias=lambda b, h, q, k: added[b, h, q, k]))  # noqa: B023
+    assert_close(fa2.attention(Q, K, V, bias=~hidden), reference(mask_mod=lambda b, h, q, k: ~hidden[b, 0, 0, k]))
+    table = fa2.Table(pair[0])
+    assert fa2.explain(Q, K, V, bias=lambda b, h, q, k: table[h, q, k])["texts"] == {"bias": "return c0(at);"}
+    assert fa2.explain(Q, K, V, bias=np.float32([[3]]))["texts"] == {"bias": "return bias_tensor();"}
+    with pytest.raises(fa2.InvalidType, match=r"bias\.dtype = float64, must be .* cast it, with x\.astype\('float32'\)$"):
+        fa2.attention(Q, K, V, bias=pair.astype(np.float64))
+    with pytest.raises(fa2.InvalidRequest, match=r"bias\.shape = \(2, 2, 24, 23\), must have 2 to 4 dimensions"):
+        fa2.attention(Q, K, V, bias=pair[..., 1:])
+
+
 def test_errors() -> None:
     with pytest.raises(fa2.InvalidType, match="pass arrays of numpy as fa2.Table"):
         fa2.attention(Q, K, V, bias=lambda b, h, q, k: TABLE[h, k])

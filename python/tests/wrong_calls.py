@@ -14,7 +14,8 @@ fa2.attention(q, q, q, is_causal=True)  # wrong
 fa2.attention(q, q, q, layout="sbhd")  # wrong
 fa2.attention(q, q, q, softmax_scale="1")  # wrong
 fa2.attention(q, q, q, max_seqlen_q=1.5)  # wrong
-fa2.attention(q, q, q, bias=q)  # wrong
+fa2.attention(q, q, q, bias=q)
+fa2.attention(q, q, q, bias=[q])  # wrong
 fa2.attention(q, q, q, mask_mod=lambda h, q, k: True)  # wrong
 fa2.attention(q, None, q)  # wrong
 fa2.attention(q, [q], q)  # wrong

@@ -24,6 +24,10 @@ pub struct ScoreTexts<'a> {
 pub enum Capture<'a> {
     /// elements of `F16`, `Bf16`, `f32`, `i32`, `i64`, `u8` or `bool`, with at most 4 dimensions of at least 1 element
     Tensor(Tensor<'a>),
+    /// a tensor of `F16`, `Bf16` or `f32` with an element per score, such as a bias: (batch or 1, heads_q or 1, seqlen_q, seqlen_k),
+    /// which texts read as `pair(at)`. Kernels on wgmma fetch its tiles before they need them. Keys must be contiguous, and the
+    /// address and the other strides multiples of 16 bytes; pass others as [`Capture::Tensor`].
+    PerScore(Tensor<'a>),
     /// a float
     F32(f32),
     /// an int
@@ -93,6 +97,7 @@ impl Capture<'_> {
     fn spec(&self, name: &CString) -> sys::fa2_capture_spec {
         let (dtype, dimensions) = match self {
             Self::Tensor(tensor) => (tensor.array().dtype, tensor.array().ndim),
+            Self::PerScore(tensor) => (tensor.array().dtype, sys::FA2_CAPTURED_PER_SCORE),
             Self::F32(_) => (sys::FA2_FLOAT32, sys::FA2_CAPTURED_NUMBER),
             Self::I32(_) => (sys::FA2_INT32, sys::FA2_CAPTURED_NUMBER),
             Self::I64(_) => (sys::FA2_INT64, sys::FA2_CAPTURED_NUMBER),
@@ -105,7 +110,7 @@ impl Capture<'_> {
     fn raw(&self, name: &str) -> Result<sys::fa2_capture, Error> {
         let mut raw = sys::fa2_capture::default();
         match *self {
-            Self::Tensor(tensor) => {
+            Self::Tensor(tensor) | Self::PerScore(tensor) => {
                 let array = tensor.array();
                 raw.data = array.data;
                 raw.sizes.copy_from_slice(&array.shape[..MOST_DIMENSIONS]);
@@ -128,7 +133,7 @@ impl Capture<'_> {
 
     fn device(&self) -> Option<i32> {
         match self {
-            Self::Tensor(tensor) => Some(tensor.array().device),
+            Self::Tensor(tensor) | Self::PerScore(tensor) => Some(tensor.array().device),
             _ => None,
         }
     }

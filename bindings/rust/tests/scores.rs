@@ -104,6 +104,52 @@ fn texts_with_captures_of_every_type() {
     }
 }
 
+#[test]
+fn a_bias_with_an_element_per_score() {
+    const PITCH: usize = 40; // elements of a row: rows begin at multiples of 16 bytes
+    let s = SIZES;
+    let (q, k, v) = (numbers::<F16>(count(&s.q()), 1), numbers(count(&s.k()), 2), numbers(count(&s.k()), 3));
+    let value = |head: usize, query: usize, key: usize| ((head * 31 + query * 7 + key * 13) % 33) as f64 / 8.0;
+    let mut elements = vec![F16::round(0.0); (s.heads_q * s.seqlen_q + 1) * PITCH];
+    let offset = (16 - elements.as_ptr() as usize % 16) % 16 / 2; // of an address that is a multiple of 16 bytes
+    for head in 0..s.heads_q {
+        for query in 0..s.seqlen_q {
+            for key in 0..s.seqlen_k {
+                elements[offset + (head * s.seqlen_q + query) * PITCH + key] = F16::round(value(head, query, key));
+            }
+        }
+    }
+    let shape = [1, s.heads_q, s.seqlen_q, s.seqlen_k];
+    let strides = |pitch: usize| [0, (s.seqlen_q * pitch) as isize, pitch as isize, 1];
+    let pair = |pitch| Capture::PerScore(Tensor::strided(&elements, offset, &shape, &strides(pitch)).unwrap());
+    let text = ScoreTexts { bias: "return pair(at);", ..Default::default() };
+    let run = |scores: &Scores| {
+        let (mut out, mut lse) = (vec![F16::default(); q.len()], vec![0.0f32; count(&s.lse())]);
+        let mut call = Attention {
+            lse: Some(TensorMut::new(&mut lse, &s.lse()).unwrap()),
+            scores: Some(scores),
+            ..Attention::new(
+                Tensor::new(&q, &s.q()).unwrap(),
+                Tensor::new(&k, &s.k()).unwrap(),
+                Tensor::new(&v, &s.k()).unwrap(),
+                TensorMut::new(&mut out, &s.q()).unwrap(),
+            )
+        };
+        call.run()?;
+        Ok::<_, Error>((out, lse))
+    };
+    let (out, lse) = run(&make(&text, &[("pair", pair(PITCH))]).unwrap()).unwrap();
+    let (expected, expected_lse) = attention(s, &q, &k, &v, |head, query, key, x| x + value(head, query, key));
+    assert_close(&out, &expected);
+    assert_close_f32(&lse, &expected_lse);
+
+    let error = run(&make(&text, &[("pair", pair(PITCH - 1))]).unwrap()).unwrap_err();
+    assert!(error.message().contains("captures.pair.strides[2] = 39, must be a positive multiple of 8"), "{error}");
+    let numbers = Tensor::new(&[1i32], &[1; 4]).unwrap();
+    let error = make(&text, &[("pair", Capture::PerScore(numbers))]).unwrap_err();
+    assert!(error.message().contains("must be f16, bf16 or f32 of an element per score"), "{error}");
+}
+
 /// Returns dq of q, k, v, out and d_out.
 fn dq_of(scores: &Scores, [q, k, v, out, d_out]: [&[F16]; 5], lse: &[f32]) -> Vec<F16> {
     let s = SIZES;

@@ -11,7 +11,7 @@ from .._attention import attention
 from .._padding import pad_head_dim
 from ._lengths import Lengths, are_causal, are_lengths
 from ._packing import is_packed, read_packed
-from ._patterns import attend_pattern, pattern_of, texts_of
+from ._patterns import texts_of
 
 _logger = logging.get_logger(__name__)
 
@@ -39,8 +39,7 @@ def attend(
 
     attention_mask: what find_lengths() returned, or (batch or 1, heads or 1, seqlen_q, seqlen_k): bool, True for visible keys,
     or numbers to add, the dtype's least for hidden keys. Four dimensions say all, so that neither is_causal nor sliding_window
-    counts. A query that sees no key gets 0. position_bias: numbers to add, likewise, next to any mask. If one of these requires
-    a gradient, PyTorch's operations compute, and a warning says so once.
+    counts. A query that sees no key gets 0. position_bias: numbers to add, likewise, next to any mask. Both may require gradients.
     sliding_window: how many keys a query sees, itself included; without a causal mask, on either side. s_aux: sinks (heads).
     Sequences are packed if cu_seq_lens_q is given, or if find_lengths() found it. If the mask does not say whether attention is
     causal, is_causal does, or else the module's attribute.
@@ -72,9 +71,6 @@ def attend(
     is_packed_batch = pattern is None and (cu_seq_lens_q is not None or (attention_mask is not None and is_packed(attention_mask)))
     if position_bias is not None and is_packed_batch:
         raise NotImplementedError("position_bias = given, must be None for packed sequences on fa2")
-    if (name := _requires_gradient(attention_mask=pattern, position_bias=position_bias)) is not None:
-        _logger.warning_once(f"{name}.requires_grad = True: fa2's kernels have no gradient of it, so PyTorch's operations compute attention")
-        return attend_pattern(q, k, v, pattern_of(q, k, attention_mask, position_bias, numbers), numbers), None
     if pattern is not None and pattern.ndim == 4:
         numbers.update(causal=False, window_size=(-1, -1))
 
@@ -96,13 +92,6 @@ def attend(
     else:
         out = attention(q, k, v, **numbers)
     return out[..., :head_dim_v], None
-
-
-def _requires_gradient(**tensors: torch.Tensor | None) -> str | None:
-    """Returns the name of the first tensor whose gradient this forward must prepare."""
-    if not torch.is_grad_enabled():
-        return None
-    return next((name for name, x in tensors.items() if x is not None and x.requires_grad), None)
 
 
 def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

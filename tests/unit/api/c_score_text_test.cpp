@@ -95,6 +95,48 @@ TEST_CASE("c score text: captures become those of make_score_text()") {
   CHECK(make({.mask = &mask, .captures = nameless, .capture_count = 1}, &number) == FA2_INVALID_REQUEST);
 }
 
+TEST_CASE("c score text: a tensor with an element per score") {
+  const fa2_score_text bias = text_of("return pair(at);");
+  fa2_capture_spec spec{"pair", FA2_BF16, FA2_CAPTURED_PER_SCORE};
+  int64_t number = 0;
+  REQUIRE(make({.bias = &bias, .captures = &spec, .capture_count = 1}, &number) == FA2_OK);
+  CHECK(number ==
+        fa2::make_score_text({.bias = bias.text,
+                              .captures = {{"pair", fa2::CaptureType::bf16, fa2::CaptureSpec::kPerScore}}}));
+  spec.dtype = FA2_INT32;
+  CHECK(make({.bias = &bias, .captures = &spec, .capture_count = 1}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("must be f16, bf16 or f32 of an element per score"));
+}
+
+TEST_CASE("c score text: which tensors may be captures per score") {
+  alignas(16) const char memory[32] = {};
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  problem.batch = 2, problem.heads_q = 3, problem.seqlen_q = 5, problem.seqlen_k = 7;
+  const fa2_capture pair{memory, 0, {2, 3, 5, 7}, {120, 40, 8, 1}};
+  const auto fits = [&](const fa2_capture& capture, int32_t dtype = FA2_F16) {
+    int32_t found = -1;
+    CHECK(fa2_fits_per_score(&problem, dtype, &capture, &found) == FA2_OK);
+    return found;
+  };
+  CHECK(fits(pair) == 1);
+  CHECK(fits(pair, FA2_FLOAT32) == 1);
+  CHECK(fits(pair, FA2_UINT8) == 0);
+  CHECK(fits(pair, 300) == 0);
+  CHECK(fits({memory, 0, {1, 1, 5, 7}, {1, 1, 8, 1}}) == 1);
+  CHECK(fits({memory, 0, {2, 3, 5, 7}, {0, 0, 8, 1}}) == 1);
+  CHECK(fits({memory + 2, 0, {2, 3, 5, 7}, {120, 40, 8, 1}}) == 0);
+  CHECK(fits({memory, 0, {2, 3, 5, 7}, {105, 35, 7, 1}}) == 0);
+  CHECK(fits({memory, 0, {2, 3, 1, 7}, {24, 8, 8, 1}}) == 0);
+  CHECK(fits({memory, 0, {2, 3, 5, 8}, {120, 40, 8, 1}}) == 0);
+  CHECK(fits({memory, 0, {3, 5, 7, 0}, {40, 8, 1, 0}}) == 0);
+  int32_t found = 7;
+  CHECK(fa2_fits_per_score(&problem, FA2_F16, nullptr, &found) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("capture = NULL, must not be NULL"));
+  CHECK(fa2_fits_per_score(&problem, FA2_F16, &pair, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_fits_per_score(nullptr, FA2_F16, &pair, &found) == FA2_INVALID_REQUEST);
+  CHECK(found == 7);
+}
+
 TEST_CASE("c score text: a slope is checked with the captures of a call") {
   const fa2_score_text mod = text_of("return gain(at.head) * score * score;"),
                        right = text_of("return 2 * gain(at.head) * score;"),

@@ -130,6 +130,18 @@ TEST_CASE("host texts: captures of every type") {
   CHECK(numbers.modified(1, kAt) == 0.5);
 }
 
+TEST_CASE("host texts: a capture with an element per score") {
+  std::vector<float> elements(3 * 4 * 8);  // of a head, a query and a key
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<float>(i);
+  const HostText text(make_score_text({.bias = "return 2 * pair(at);",
+                                       .mod = "return score * pair(at);",
+                                       .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}),
+                      {{.data = elements.data(), .sizes = {1, 3, 4, 6}, .strides = {0, 32, 8, 1}}});
+  constexpr double kElement = 2 * 32 + 3 * 8 + 5;
+  CHECK(text.modified(1, kAt) == (1 + 2 * kElement) * kElement);
+  CHECK(text.slope(1, kAt) == kElement);
+}
+
 TEST_CASE("host texts: an error of the compiler names the text's file and line") {
   const std::int64_t number =
       make_score_text({.mod = ScoreText("return score +\n  nothing;", "my texts", 40)});

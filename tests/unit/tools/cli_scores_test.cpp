@@ -64,6 +64,29 @@ TEST_CASE("cli scores: run computes texts with what they capture, like the refer
   CHECK(output(bias + mod + mask + gain + " --causal --softcap 3") != plain);
 }
 
+TEST_CASE("cli scores: run adds a bias tensor, whose rows may have any length") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + fa2.option("--out", "o.npy") + fa2.option("--bias", "pair");
+  for (const std::int64_t keys : {14, 16}) {
+    for (const std::string name : {"k", "v"}) fa2.write(name, {kBatch, keys, kHeads / 2, kDim});
+    fa2.write("pair", {1, kHeads, kQueries, keys});
+    const Result result = fa2.run(run);
+    CAPTURE(result.err);
+    REQUIRE(result.status == 0);
+    CHECK(result.json().at("check").at("ok") == true);
+  }
+  for (const std::int64_t keys : {24, 15}) {
+    fa2.write("pair", {1, kHeads, kQueries, keys});
+    const Result longer = fa2.run(run);
+    CHECK(longer.status == 1);
+    CHECK(longer.says("), must be (2, 4, 9, 16), each of these or 1"));
+  }
+  const Result shared = fa2.run(run_of(fa2) + fa2.option("--out", "pair") + fa2.option("--bias", "pair"));
+  CHECK(shared.status == 2);
+  CHECK(shared.says("--bias"));
+}
+
 TEST_CASE("cli scores: run computes gradients of texts like the reference") {
   if (cannot_interpret()) return;
   const Command fa2;

@@ -145,13 +145,57 @@ TEST_CASE("problem options: flags describe what texts capture") {
   says(mod + " --capture gain", "gain: must be NAME=FILE.npy, NAME=NUMBER");
   says(mod + " --capture gain:f64", "must have a type among f16, bf16, f32, i32, i64, u8, bool");
   says(mod + " --capture gain:f32:-1", "must end in a number of dimensions");
-  says(mod + " --capture gain:f32:5", "captures[0].dimensions = 5, must be in -1..4");
+  says(mod + " --capture gain:f32:5", "captures[0].dimensions = 5, must be in -2..4");
   says(mod + " --capture gain:u8", "captures[0].type = 5, must be f32, i32, i64 or boolean of a number");
   says(mod + " --capture 2x=1", "captures[0].name = 2x, must be an identifier");
   says(mod + " --capture x=" + (dir / "none.npy").string(), "none.npy: No such file");
   says(" --capture gain=1", "texts read captures: pass --score-bias, --score-mod or --score-mask");
   CHECK_THROWS_WITH_AS(benchmarked(mod + " --capture gain:f32"), doctest::Contains("must have a value"),
                        CLI::ValidationError);
+}
+
+TEST_CASE("problem options: a file holds a bias") {
+  const TemporaryDirectory dir;
+  const auto texts = [](const std::string& flags) { return score_texts(parsed(flags).score_text); };
+  const auto file = [&](const std::vector<std::int64_t>& shape) {
+    std::size_t count = 1;
+    for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    tools::write_npy(dir / "x.npy", {shape, std::vector<float>(count, 1)});
+    return (dir / "x.npy").string();
+  };
+  const ScoreTexts fast = texts("--bias " + file({2, 1, 3, 8}));
+  CHECK(fast.bias.text == "return bias_tensor(at);");
+  REQUIRE(fast.captures.size() == 1);
+  CHECK(fast.captures[0].type == CaptureType::f32);
+  CHECK(fast.captures[0].dimensions == CaptureSpec::kPerScore);
+  CHECK(texts("--bias " + file({3, 8})).bias.text == "return bias_tensor(at);");
+  const ScoreTexts slow = texts("--bias " + file({2, 1, 3, 7}));
+  CHECK(slow.bias.text == "return bias_tensor(at.batch, 0, at.query, at.key);");
+  CHECK(slow.captures[0].dimensions == 4);
+
+  write_text(dir / "mod", "return score + gain() * pair( at );");
+  write_text(dir / "bias", "return 1.0f;");
+  const std::string path = file({1, 4, 3, 8}), mod = " --score-mod " + (dir / "mod").string();
+  const std::string pair = " --capture gain=2.0 --capture pair=" + path;
+  for (const std::string& flags : {"--bias " + path + mod + pair, pair + mod + " --bias " + path}) {
+    const ScoreTexts both = texts(flags);
+    REQUIRE(both.captures.size() == 3);
+    CHECK(both.captures[1].name == "pair");
+    CHECK(both.captures[1].dimensions == CaptureSpec::kPerScore);
+    CHECK(both.captures[2].name == "bias_tensor");
+    CHECK(both.mod.text == "return score + gain() * pair( at );");
+  }
+  CHECK(texts(mod + " --capture gain:f32 --capture pair:bf16:4").captures[1].dimensions == 4);
+  const auto says = [&](const std::string& flags, const char* rule) {
+    CAPTURE(flags);
+    CHECK_THROWS_WITH_AS(parsed(flags), doctest::Contains(rule), CLI::ParseError);
+  };
+  tools::write_npy(dir / "row.npy", {{8}, std::vector<float>(8, 1)});
+  says("--bias " + (dir / "row.npy").string(), "row.npy = f32 (8,), must be f16 or f32 of 2 to 4 dimensions");
+  tools::write_npy(dir / "ids.npy", {{2, 4}, std::vector<std::int32_t>(8, 1)});
+  says("--bias " + (dir / "ids.npy").string(), "ids.npy = i32 (2, 4), must be f16 or f32");
+  says("--bias " + path + " --score-bias " + (dir / "bias").string(), "--score-bias excludes --bias");
+  says("--bias " + (dir / "none.npy").string(), "none.npy");
 }
 
 TEST_CASE("problem options: precompile reads the flags of traits back as those traits") {

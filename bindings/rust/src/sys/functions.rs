@@ -60,6 +60,8 @@ functions! {
     fn fa2_fill_zeros(data: *mut c_void, bytes: usize, launch: *const fa2_launch) -> fa2_status;
     fn fa2_on_device(device: i32, body: fa2_body, data: *mut c_void) -> fa2_status;
     fn fa2_make_score_text(texts: *const fa2_score_texts, number: *mut i64) -> fa2_status;
+    fn fa2_fits_per_score(problem: *const fa2_problem, dtype: i32, capture: *const fa2_capture, fits: *mut i32)
+                          -> fa2_status;
     fn fa2_check_score_text(problem: *const fa2_problem, captures: *const fa2_capture,
                             capture_count: i64) -> fa2_status;
     fn fa2_block_map_create(version: u64, map: *mut *mut fa2_block_map) -> fa2_status;
