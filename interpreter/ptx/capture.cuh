@@ -14,8 +14,8 @@ FA2_DEVICE int position_in(int position, int length) {
   return position < length ? position : length > 0 ? length - 1 : 0;
 }
 
-FA2_DEVICE int place_in_tile(int position, int first) {
-  return position < first ? 0 : position - first;
+FA2_DEVICE int position_in_tile(int position, int first) {
+  return position < first ? first : position;
 }
 
 template <class Value>

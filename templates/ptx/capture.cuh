@@ -18,10 +18,10 @@ FA2_DEVICE int position_in(int position, int) {
   return position;
 }
 
-/// Returns where a position_in() lies in a tile that begins at `first`. On the interpreter, one beyond a length may lie before a tile
-/// that begins there.
-FA2_DEVICE int place_in_tile(int position, int first) {
-  return position - first;
+/// Returns a position_in() of a tile that begins at `first`. On the interpreter, one beyond a length may lie before a tile that begins
+/// there.
+FA2_DEVICE int position_in_tile(int position, int) {
+  return position;
 }
 
 // Loads from memory that nothing writes while the kernel runs. The compiler may merge and move them.
