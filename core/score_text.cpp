@@ -1,6 +1,7 @@
 // The texts that this process knows, and what a text may contain.
 #include <core/hash.h>
 #include <core/text_reads.h>
+#include <core/text_words.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
@@ -20,34 +21,6 @@ namespace {
 
 constexpr std::size_t kLongest = 65536;
 
-/// Joins continued lines, and replaces each comment by a space. `ends` becomes whether the last comment ends.
-std::string without_comments(std::string_view text, bool& ends) {
-  std::string joined;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool continues = text.substr(i, 2) == "\\\n" || text.substr(i, 3) == "\\\r\n";
-    if (continues) {
-      i = text.find('\n', i);
-    } else {
-      joined += text[i];
-    }
-  }
-  std::string code;
-  ends = true;
-  for (std::size_t i = 0; i < joined.size(); ++i) {
-    const std::string_view two = std::string_view(joined).substr(i, 2);
-    if (two != "//" && two != "/*") {
-      code += joined[i];
-      continue;
-    }
-    const std::size_t end = two == "//" ? joined.find('\n', i) : joined.find("*/", i + 2);
-    ends = two == "//" || end != joined.npos;
-    if (end == joined.npos) break;
-    i = two == "//" ? end : end + 1;
-    code += two == "//" ? '\n' : ' ';
-  }
-  return code;
-}
-
 /// Returns whether brackets match, so that a text cannot end its function.
 bool brackets_match(std::string_view code) {
   constexpr std::string_view kOpen = "([{", kClose = ")]}";
@@ -59,19 +32,6 @@ bool brackets_match(std::string_view code) {
     open.pop_back();
   }
   return open.empty();
-}
-
-bool is_of_name(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-bool has_word(std::string_view code, std::string_view word) {
-  for (std::size_t at = code.find(word); at != code.npos; at = code.find(word, at + 1)) {
-    const bool begins = at == 0 || !is_of_name(code[at - 1]);
-    const std::size_t end = at + word.size();
-    if (begins && (end == code.size() || !is_of_name(code[end]))) return true;
-  }
-  return false;
 }
 
 /// Returns the rule that a text breaks; empty: none.
@@ -201,35 +161,10 @@ void check(std::vector<Violation>& found, const std::string& name, const ScoreTe
   if (text.line < 1) found.push_back({name + ".line", fmt::format("{}", text.line), "must be at least 1"});
 }
 
-void check(const ScoreTexts& texts) {
-  std::vector<Violation> found;
-  check(found, "bias", texts.bias);
-  check(found, "mod", texts.mod);
-  check(found, "mod_slope", texts.mod_slope);
-  check(found, "mask", texts.mask);
-  if (texts.mod.text.empty() && !texts.mod_slope.text.empty())
-    found.push_back({"mod_slope", texts.mod_slope.text, "must be empty without mod"});
-  check(found, texts.captures);
-  if (texts.bias.text.empty() && texts.mod.text.empty() && texts.mask.text.empty())
-    found.push_back({"bias, mod, mask", "empty", "must have at least one text"});
-  if (!found.empty()) throw InvalidRequest(std::move(found));
-}
-
 /// Returns a number from 1 to 2^63 - 1.
 std::int64_t number_of(const ScoreTexts& texts) {
   return static_cast<std::int64_t>(std::stoull(content_hash(all_of(texts)).substr(0, 16), nullptr, 16) >> 1 |
                                    1);
-}
-
-/// Calls word(text) for each identifier.
-template <class Word>
-void each_word(std::string_view code, const Word& word) {
-  for (std::size_t i = 0; i < code.size(); ++i) {
-    if (!is_of_name(code[i])) continue;
-    const std::size_t begin = i;
-    while (i < code.size() && is_of_name(code[i])) ++i;
-    word(code.substr(begin, i - begin), code.substr(i));
-  }
 }
 
 unsigned differentiable(const ScoreTexts& texts) {
@@ -255,31 +190,58 @@ int per_score(const ScoreTexts& texts) {
   return kNoCapture;
 }
 
-/// Returns the text without comments and white space, but with a space between words.
-std::string compact(const std::string& text) {
-  bool ends = true;
-  std::string code;
-  for (const char c : without_comments(text, ends)) {
-    if (std::isspace(static_cast<unsigned char>(c)) == 0) {
-      code += c;
-    } else if (!code.empty() && code.back() != ' ') {
-      code += ' ';
-    }
-  }
-  std::string joined;
-  for (std::size_t i = 0; i < code.size(); ++i) {
-    const bool parts_words =
-        i > 0 && i + 1 < code.size() && is_of_name(code[i - 1]) && is_of_name(code[i + 1]);
-    if (code[i] != ' ' || parts_words) joined += code[i];
-  }
-  return joined;
-}
-
 int that_is_bias(const ScoreTexts& texts) {
   const int capture = per_score(texts);
   if (capture == kNoCapture || !texts.mod.text.empty()) return kNoCapture;
   const std::string& name = texts.captures[static_cast<std::size_t>(capture)].name;
   return compact(texts.bias.text) == fmt::format("return {}(at);", name) ? capture : kNoCapture;
+}
+
+/// Returns the text without calls `name(at)` of captures with an element per score.
+std::string without_own_reads(const std::string& text, std::span<const CaptureSpec> captures) {
+  std::string code = compact(text);
+  for (const CaptureSpec& capture : captures) {
+    if (capture.dimensions != CaptureSpec::kPerScore) continue;
+    const std::string read = capture.name + "(at)";
+    for (std::size_t at = code.find(read); at != code.npos; at = code.find(read, at + 1))
+      if (at == 0 || !is_of_name(code[at - 1])) code.replace(at, read.size(), "0");
+  }
+  return code;
+}
+
+/// Returns whether a text reads captures with an element per score as `name(at)` alone, and `at` is what it was given. Kernels have
+/// the elements around it only.
+bool reads_own_elements(const std::string& text, std::span<const CaptureSpec> captures) {
+  const auto is_per_score = [](const CaptureSpec& capture) {
+    return capture.dimensions == CaptureSpec::kPerScore;
+  };
+  if (std::ranges::none_of(captures, is_per_score)) return true;
+  bool does = true;
+  each_word(without_own_reads(text, captures), [&](std::string_view word, std::string_view rest) {
+    const auto same = std::ranges::find(captures, word, &CaptureSpec::name);
+    does &= same == captures.end() || !is_per_score(*same);
+    does &= word != "at" || rest.starts_with('.');
+  });
+  return does;
+}
+
+void check(const ScoreTexts& texts) {
+  std::vector<Violation> found;
+  check(found, "bias", texts.bias);
+  check(found, "mod", texts.mod);
+  check(found, "mod_slope", texts.mod_slope);
+  check(found, "mask", texts.mask);
+  if (texts.mod.text.empty() && !texts.mod_slope.text.empty())
+    found.push_back({"mod_slope", texts.mod_slope.text, "must be empty without mod"});
+  check(found, texts.captures);
+  for (const ScoreText* const text : {&texts.bias, &texts.mod, &texts.mask})
+    if (!reads_own_elements(text->text, texts.captures))
+      found.push_back(
+          {"captures", text->text,
+           "must be read as name(at) if they have an element per score, and `at` be no other variable"});
+  if (texts.bias.text.empty() && texts.mod.text.empty() && texts.mask.text.empty())
+    found.push_back({"bias, mod, mask", "empty", "must have at least one text"});
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 /// Texts, and what is asked of them again and again.

@@ -102,8 +102,8 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
   }
   params.insert(texts.place, captures.data(), texts.captures.size() * sizeof(CaptureParams));
   if (texts.have_mask) {
-    const KeyMapParams map = params_of(texts.map, map_bits_of(step, call));
-    params.insert(texts.place, &map, sizeof map);
+    const KeyMapParams key_map = params_of(texts.map, map_bits_of(step, call));
+    params.insert(texts.place, &key_map, sizeof key_map);
   }
   if (texts.staged == kNoCapture) return;
   const auto staged = static_cast<std::size_t>(texts.staged);

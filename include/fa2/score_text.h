@@ -42,7 +42,7 @@ enum class CaptureType : std::uint8_t { f16, bf16, f32, i32, i64, u8, boolean = 
 /// some element of the tensor, on GPUs; the interpreter reports it.
 ///
 /// A tensor with an element per score, such as a bias, is of kPerScore: f16, bf16 or f32 of (batch, heads_q, seqlen_q, seqlen_k), which
-/// texts read as `pair(at)`. Kernels on wgmma bring its tiles to shared memory before they need them. The first two sizes may be 1,
+/// texts read as `pair(at)`, of the position that they were given. Kernels on wgmma bring its tiles to shared memory before they need them. The first two sizes may be 1,
 /// for all entries or heads the same; the keys are contiguous, and address and strides are multiples of 16 bytes. Other tensors are
 /// of 4 dimensions, `pair(at.batch, at.head, at.query, at.key)`, which takes longer.
 struct CaptureSpec {

@@ -310,3 +310,17 @@ TEST_CASE("score tiles: what TMA cannot read is an error that lists all") {
     }
   }
 }
+
+TEST_CASE("score tiles: a read of another position is refused, as is an `at` of the text's own") {
+  for (const char* const text :
+       {"return pair(at.batch, at.head, at.query, at.key);", "auto other = at; return pair(other);",
+        "const Position at{}; return pair(at);", "return [&](auto at) { return pair(at); }(at);",
+        "return pair(at) + (&pair == nullptr);"}) {
+    CAPTURE(std::string(text));
+    CHECK_THROWS_AS(
+        make_score_text({.bias = text, .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}),
+        InvalidRequest);
+  }
+  CHECK(make_score_text({.bias = "return at.key > 3 ? 2.0f * pair ( at ) /* at */ : 0.0f;",
+                         .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}) != 0);
+}

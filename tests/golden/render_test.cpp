@@ -202,6 +202,9 @@ TEST_CASE("key: every tunable changes it") {
     if (config.kernel == KernelId::forward_wide) traits.head_dim = traits.head_dim_v = 320;
     if (config.kernel == KernelId::forward_sm80)
       traits.score_text = make_score_text({.mask = "return true;"});
+    if (config.kernel == KernelId::forward_sm90)
+      traits.score_text = make_score_text(
+          {.bias = "return pair(at);", .captures = {{"pair", CaptureType::bf16, CaptureSpec::kPerScore}}});
     CHECK(keys.insert(key_of(traits, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));

@@ -34,8 +34,8 @@ BUGS = {
     ],
     "text_params.cpp": [
         ("held_bits_of", "held maps: not read", "map == nullptr ? nullptr", "true ? nullptr", "block maps: forwards"),
-        ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &map, sizeof map);",
-         "params.insert(texts.place + texts.captures.size() * sizeof(CaptureParams), &map, sizeof map);", "key maps: of a mask"),
+        ("insert_text_params", "captures: in front of the map", "params.insert(texts.place, &key_map, sizeof key_map);",
+         "params.insert(texts.place + texts.captures.size() * sizeof(CaptureParams), &key_map, sizeof key_map);", "key maps: of a mask"),
     ],
     "row_kernels.cpp": [
         ("merge_kernel", "the kernel of another base", "rows.lse_base = problem.lse_base;", "", "LSE to base 2"),
