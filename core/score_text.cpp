@@ -197,18 +197,6 @@ int that_is_bias(const ScoreTexts& texts) {
   return compact(texts.bias.text) == fmt::format("return {}(at);", name) ? capture : kNoCapture;
 }
 
-/// Returns the text without calls `name(at)` of captures with an element per score.
-std::string without_own_reads(const std::string& text, std::span<const CaptureSpec> captures) {
-  std::string code = compact(text);
-  for (const CaptureSpec& capture : captures) {
-    if (capture.dimensions != CaptureSpec::kPerScore) continue;
-    const std::string read = capture.name + "(at)";
-    for (std::size_t at = code.find(read); at != code.npos; at = code.find(read, at + 1))
-      if (at == 0 || !is_of_name(code[at - 1])) code.replace(at, read.size(), "0");
-  }
-  return code;
-}
-
 /// Returns whether a text reads captures with an element per score as `name(at)` alone, and `at` is what it was given. Kernels have
 /// the elements around it only.
 bool reads_own_elements(const std::string& text, std::span<const CaptureSpec> captures) {
@@ -216,11 +204,16 @@ bool reads_own_elements(const std::string& text, std::span<const CaptureSpec> ca
     return capture.dimensions == CaptureSpec::kPerScore;
   };
   if (std::ranges::none_of(captures, is_per_score)) return true;
+  constexpr std::string_view kOwn = "(at)";
+  constexpr char kMark = '@';  // no character of C++
+  std::string code = compact(text);
+  for (std::size_t i = code.find(kOwn); i != code.npos; i = code.find(kOwn, i + 1))
+    if (i > 0 && is_of_name(code[i - 1])) code.replace(i, kOwn.size(), 1, kMark);
   bool does = true;
-  each_word(without_own_reads(text, captures), [&](std::string_view word, std::string_view rest) {
+  each_word(code, [&](std::string_view word, std::string_view rest) {
     const auto same = std::ranges::find(captures, word, &CaptureSpec::name);
-    does &= same == captures.end() || !is_per_score(*same);
-    does &= word != "at" || rest.starts_with('.');
+    if (same != captures.end() && is_per_score(*same)) does &= rest.starts_with(kMark);
+    if (word == "at") does &= rest.starts_with('.');
   });
   return does;
 }

@@ -1,5 +1,16 @@
 """Bugs of templates/attention/backward/sm90: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "bias_gradient.cuh": [
+        ("run", "bias gradient: dS released while it is read", "ptx::bar_warp_sync();", "", "score tiles: the gradient"),
+        ("run", "bias gradient: dS read before it is there", "ptx::mbarrier_wait(shared.scores_full(place.index), place.phase);", "",
+         "score tiles: the gradient"),
+        ("part_of", "bias gradient: what is shared is overwritten", "capture.sizes[0] == 1 || capture.sizes[1] == 1", "false",
+         "score tiles: the gradient"),
+        ("part_of", "bias gradient: whole floats where rows are not aligned", "capture.number % 16 == 0 && capture.sizes[3] % keys == 0", "true",
+         "score tiles: the gradient"),
+        ("add_whole", "bias gradient: queries without their swizzle", "from ^ static_cast<u32>(32 * j)", "from", "score tiles: the gradient"),
+        ("add", "bias gradient: blocks at the end are whole", "part.queries > Config::tile_n - 2 &&", "", "score tiles: the gradient"),
+    ],
     "query_gradient.cuh": [
         ("publish_scores", "dS is not shown to wgmma", "ptx::fence_proxy_async_shared();", "", "backward on wgmma"),
         ("publish_scores", "dS announced before a warp's lanes have written it", "ptx::bar_warp_sync();", "",

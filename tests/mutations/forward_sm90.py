@@ -1,5 +1,12 @@
 """Bugs of templates/attention/forward/sm90: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
+    "staged_ring.cuh": [
+        ("wait", "tiles: read before they are there", "ptx::mbarrier_wait(shared.staged_full(state.index), state.phase);", "", "score tiles"),
+        ("release", "tiles: released before all lanes have read", "ptx::bar_warp_sync();", "", "score tiles"),
+        ("load", "tiles: replaced while they are read", "ptx::mbarrier_wait(shared.staged_empty(state.index), state.phase ^ 1);", "",
+         "score tiles"),
+        ("wait", "tiles: those of the warpgroup's first warp for all", "static_cast<u32>(first_row) % 64 * kRowBytes", "0u", "score tiles"),
+    ],
     "widened_rows.cuh": [
         ("finish", "codes are overwritten before other lanes have read theirs", "ptx::bar_warp_sync();", "", "latents in rows"),
         ("finish", "codes are read before their copies have landed", "ptx::cp_async_wait_group<0>();", "", "latents in rows"),

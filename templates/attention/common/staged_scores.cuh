@@ -19,8 +19,8 @@ struct StagedScores {
   /// Returns the element of a score in the tile.
   template <class Stored, class Position>
   FA2_DEVICE float read(const Position& at) const {
-    const u32 row = static_cast<u32>(ptx::position_in_tile(at.query, first_query));
-    const u32 byte = static_cast<u32>(ptx::position_in_tile(at.key, first_key)) * element_bytes;
+    const u32 row = static_cast<u32>(ptx::position_in_tile(at.query, first_query) - first_query);
+    const u32 byte = static_cast<u32>(ptx::position_in_tile(at.key, first_key) - first_key) * element_bytes;
     if constexpr (element_bytes == 4) {
       return ptx::ld_staged_f32(address_of(row, byte));
     } else if constexpr (!Config::staged_pairs) {
@@ -49,21 +49,16 @@ struct StagedScores {
   }
 
  private:
-  /// As Tile::chunk_address(), of a query and a byte in its row of the tensor: tiles begin where a swizzle repeats, so that both need
-  /// not be counted from there. Its row in the swizzle follows from the lane, so that of a column only constants of the unrolled loop
-  /// are left.
+  /// As Tile::chunk_address(), in an order in which constants of the unrolled loop are added last. Where queries are columns, their
+  /// row in the swizzle follows from the lane.
   FA2_DEVICE SharedAddress address_of(u32 row, u32 byte) const {
     constexpr u32 kSpan = Tile::span, kRowsOfPattern = 128 / kSpan;
-    const u32 of_pattern =
-        Config::staged_pairs ? static_cast<u32>(fragment_row()) : static_cast<u32>(fragment_col()) + row % 2;
+    const u32 of_pattern = Config::staged_pairs ? row % 8 : static_cast<u32>(fragment_col()) + row % 2;
     const u32 permutation = of_pattern / kRowsOfPattern % (kSpan / 16);
-    const u32 origin = tile.base - static_cast<u32>(first_query) * kSpan -
-                       group_start(static_cast<u32>(first_key) * element_bytes);
-    return ((origin + of_pattern * kSpan + permutation * 16) ^ byte % kSpan) + (row - of_pattern) * kSpan +
-           group_start(byte);
+    const u32 rest = Config::staged_pairs ? row / 8 * 8 : row - of_pattern;
+    return ((tile.base + of_pattern * kSpan + permutation * 16) ^ byte % kSpan) + rest * kSpan +
+           byte / kSpan * Tile::group_bytes;
   }
-  /// Returns where the columns of a byte's group begin.
-  FA2_DEVICE static u32 group_start(u32 byte) { return byte / Tile::span * Tile::group_bytes; }
 };
 
 /// The bytes of a StagedScores; 0 for kernels without them.
