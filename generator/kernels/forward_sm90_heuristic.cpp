@@ -223,7 +223,8 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
       line_for(table_of(traits, arch), std::max<std::int64_t>(kWarpgroupRows + 1, square_length(p)));
   // Beside tiles of a capture in float32 few slots are left. With two, products wait for loads.
   if (score_tile_rules::has_capture(traits))
-    std::ranges::stable_partition(configs, [](const KernelConfig& config) { return config.stages > 2; });
+    std::stable_partition(configs.begin(), configs.end(),
+                          [](const KernelConfig& config) { return config.stages > 2; });
   const KernelConfig small = small_tiles(traits, arch);  // spreads few rows over the GPU
   if (!p.batch_invariant && wider_dim(traits) <= 128 && is_short(p) &&
       most_query_tiles(p, small) <= kFewTiles)
