@@ -97,6 +97,28 @@ std::vector<KernelSource> capture_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns Hopper's first choices for biases with an element per score, forward and backward, all of which have tiles of it.
+std::vector<KernelSource> tile_kernels() {
+  Kernels kernels;
+  const Arch& hopper = *find_arch("sm_90a");
+  std::size_t i = 0;
+  for (const CaptureType type : {CaptureType::bf16, CaptureType::f32}) {
+    const std::int64_t text =
+        make_score_text({.bias = "return pair(at);", .captures = {{"pair", type, CaptureSpec::kPerScore}}});
+    for (const int head_dim : {64, 96, 128, 192, 256}) {
+      PlannedProblem p = square(head_dim, kMasks[i++ % 2], 4096);
+      p.dtype = DType::bf16, p.score_text = text;
+      for (const KernelPass pass : {KernelPass::forward, KernelPass::dq_dk_dv}) {
+        if (pass == KernelPass::dq_dk_dv && head_dim > 128) continue;  // two blocks share their tiles
+        const KernelConfig config = heuristic_choices(p, hopper, pass).at(0).config;
+        CHECK(config.score_tiles == 1);
+        kernels.add(p, config, hopper);
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
+
 }  // namespace
 
 TEST_CASE("score texts: kernels of captures' gradients compile without spills") {
@@ -112,6 +134,11 @@ TEST_CASE("score texts: kernels of light ones compile without spills") {
 TEST_CASE("score texts: Hopper's kernels of every width of heads compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(hopper_kernels());
+}
+
+TEST_CASE("score texts: Hopper's kernels with tiles of a bias compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(tile_kernels());
 }
 
 TEST_CASE("score texts: kernels of gradients of light ones compile without spills") {
