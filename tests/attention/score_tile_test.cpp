@@ -112,7 +112,7 @@ constexpr const char* kForwards[] = {
     "tile_m=64,tile_n=128,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "tile_m=192,tile_n=80,warps=12,stages=2,q_buffers=1,schedule=2,overlap=1,pingpong=1,speculative_max=1",
     "tile_m=128,tile_n=48,warps=8,stages=3,q_buffers=2,schedule=1,speculative_max=1",
-    "tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=0,overlap=1"};
+    "tile_m=128,tile_n=32,warps=8,stages=8,q_buffers=1,schedule=0,overlap=1"};
 
 struct Backward {
   std::int32_t head_dim, stages;
