@@ -227,7 +227,7 @@ void check(const ScoreTexts& texts) {
   if (texts.mod.text.empty() && !texts.mod_slope.text.empty())
     found.push_back({"mod_slope", texts.mod_slope.text, "must be empty without mod"});
   check(found, texts.captures);
-  for (const ScoreText* const text : {&texts.bias, &texts.mod, &texts.mask})
+  for (const ScoreText* const text : {&texts.bias, &texts.mod, &texts.mod_slope, &texts.mask})
     if (!reads_own_elements(text->text, texts.captures))
       found.push_back(
           {"captures", text->text,
@@ -300,7 +300,7 @@ std::int64_t make_score_text(const ScoreTexts& texts) {
   check(texts);
   const std::int64_t number = number_of(texts);
   const std::lock_guard lock(known().mutex);
-  const auto [place, is_new] = known().by_number.emplace(number, KnownText(texts));
+  const auto [place, is_new] = known().by_number.try_emplace(number, texts);
   if (!is_new && all_of(place->second.texts) != all_of(texts))
     throw Error(ErrorCode::internal,
                 fmt::format("two score texts have the number {}: change one by a space", number));

@@ -321,6 +321,10 @@ TEST_CASE("score tiles: a read of another position is refused, as is an `at` of 
         make_score_text({.bias = text, .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}),
         InvalidRequest);
   }
+  CHECK_THROWS_AS(make_score_text({.mod = "return score * score;",
+                                   .mod_slope = "auto other = at; return 2.0f * score + 0.0f * pair(other);",
+                                   .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}),
+                  InvalidRequest);
   CHECK(make_score_text({.bias = "return at.key > 3 ? 2.0f * pair ( at ) /* at */ : 0.0f;",
                          .captures = {{"pair", CaptureType::f32, CaptureSpec::kPerScore}}}) != 0);
 }
