@@ -159,13 +159,10 @@ HeadSections head_sections(const AttentionProblem& p, std::int64_t heads, std::i
   return {{divisor(in_one), divisor(left > 0 ? left : in_one)}, divisor(in_one * tiles), divisor(heads)};
 }
 
-/// Returns how many tiles in a row may share elements of a capture: those of the entries of a batch (EntriesFirst).
-std::int64_t entries_that_share(const AttentionProblem& p, const KernelConfig& config) {
-  return config.score_tiles != 0 && !p.varlen ? std::max<std::int64_t>(1, p.batch) : 1;
-}
-
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
-  if (p.mask == MaskKind::none) return static_cast<int>(entries_that_share(p, config));
+  // Tiles of the entries of a batch may share elements of a capture (EntriesFirst).
+  const bool may_share = config.score_tiles != 0 && !p.varlen;
+  if (p.mask == MaskKind::none) return may_share ? static_cast<int>(std::max<std::int64_t>(1, p.batch)) : 1;
   const std::int64_t group = p.heads_q / p.heads_kv / head_packing(p, config).heads,
                      groups = p.varlen ? p.heads_kv : p.batch * p.heads_kv;
   std::int64_t most_heads = 64;
