@@ -48,11 +48,16 @@ std::vector<CaptureSpec> read(const fa2_capture_spec* given, std::size_t count) 
   return specs;
 }
 
+int read_block(int32_t size) {
+  return size == 0 ? 1 : size;
+}
+
 ScoreTexts read(const fa2_score_texts& given) {
   return {.bias = read("bias", given.bias),
           .mod = read("mod", given.mod),
           .mod_slope = read("mod_slope", given.mod_slope),
           .mask = read("mask", given.mask),
+          .mask_block = {read_block(given.mask_block_queries), read_block(given.mask_block_keys)},
           .captures = read(given.captures, given.capture_count)};
 }
 

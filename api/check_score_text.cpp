@@ -75,6 +75,35 @@ void require_slope(const AttentionProblem& problem, const interpreter::HostText&
   }
 }
 
+/// Returns a position of the same block of a mask as `at`.
+interpreter::HostPosition moved_in_block(const interpreter::HostPosition& at, const MaskBlock& block,
+                                         std::mt19937& random) {
+  const auto moved = [&](int position, int size, int length) {
+    const int begin = position / size * size, last = std::min(begin + size, length) - 1;
+    return std::uniform_int_distribution<int>(begin, last)(random);
+  };
+  interpreter::HostPosition other = at;
+  other.query = moved(at.query, block.queries, at.queries);
+  other.key = moved(at.key, block.keys, at.keys);
+  return other;
+}
+
+/// @throws InvalidRequest at the first sample where the mask differs inside a block.
+void require_blocks(const AttentionProblem& problem, const interpreter::HostText& text,
+                    const MaskBlock& block) {
+  const Positions draw(problem);
+  std::mt19937 random(1);
+  for (int i = 0; i < kSamples; ++i) {
+    const interpreter::HostPosition at = draw(random), other = moved_in_block(at, block, random);
+    if (text.is_visible(at) == text.is_visible(other)) continue;
+    throw InvalidRequest(
+        {{"mask_block", fmt::format("{} x {}", block.queries, block.keys),
+          fmt::format("must be blocks in which the mask is the same: of batch {}, head {}, it hides one of "
+                      "query {}, key {} and query {}, key {}",
+                      at.batch, at.head, at.query, at.key, other.query, other.key)}});
+  }
+}
+
 }  // namespace
 
 void check_score_text(const AttentionProblem& problem, const ScoreCapture* captures,
@@ -83,6 +112,7 @@ void check_score_text(const AttentionProblem& problem, const ScoreCapture* captu
   require_captures(problem, captures, capture_count);
   const interpreter::HostText text(problem.score_text, {captures, captures + capture_count});
   if (!texts.mod_slope.text.empty()) require_slope(problem, text);
+  if (texts.mask_block != MaskBlock{}) require_blocks(problem, text, texts.mask_block);
 } catch (...) {
   rethrow_as_error();
 }

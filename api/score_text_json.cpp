@@ -65,6 +65,13 @@ void parse_captures(const nlohmann::json& list, ScoreTexts& texts, std::vector<V
         parse_capture(fmt::format("captures[{}]", texts.captures.size()), capture, found));
 }
 
+std::string set_mask_block(MaskBlock& block, const nlohmann::json& value) {
+  if (value.is_array() && value.size() == 2 && set_from_json(block.queries, value[0]).empty() &&
+      set_from_json(block.keys, value[1]).empty())
+    return "";
+  return "must be queries and keys, as [128, 128]";
+}
+
 ScoreTexts parse_texts(const nlohmann::json& object, std::vector<Violation>& found) {
   ScoreTexts texts;
   for (const auto& [key, value] : object.items()) {
@@ -72,7 +79,8 @@ ScoreTexts parse_texts(const nlohmann::json& object, std::vector<Violation>& fou
       parse_captures(value, texts, found);
       continue;
     }
-    std::string wrong = "must be bias, mod, mod_slope, mask or captures";
+    std::string wrong = "must be bias, mod, mod_slope, mask, mask_block or captures";
+    if (key == "mask_block") wrong = set_mask_block(texts.mask_block, value);
     for (const auto& [name, text] : kTexts)
       if (key == name) wrong = set_from_json((texts.*text).text, value);
     if (!wrong.empty()) found.push_back({key, value.dump(), wrong});
@@ -89,6 +97,8 @@ Json json_of_score_text(std::int64_t number) {
     Json json = Json::object();
     for (const auto& [name, text] : kTexts)
       if (!(texts.*text).text.empty()) json[name] = (texts.*text).text;
+    if (const MaskBlock& block = texts.mask_block; block != MaskBlock{})
+      json["mask_block"] = {block.queries, block.keys};
     for (const CaptureSpec& capture : texts.captures) json["captures"].push_back(json_of(capture));
     return json;
   } catch (const InvalidRequest&) {

@@ -45,6 +45,7 @@ class ScoreTexts(C.Structure):
     _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32)]
     _fields_ += [(name, C.POINTER(ScoreText)) for name in ("bias", "mod", "mod_slope", "mask")]
     _fields_ += [("captures", C.POINTER(CaptureSpec)), ("capture_count", C.c_size_t)]
+    _fields_ += [("mask_block_queries", C.c_int32), ("mask_block_keys", C.c_int32)]
 
 
 class Capture(C.Structure):
@@ -76,12 +77,13 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def make_score_text(self, bias=None, mod=None, mod_slope=None, mask=None, captures=None, per_score=()):
+    def make_score_text(self, bias=None, mod=None, mod_slope=None, mask=None, captures=None, per_score=(), mask_block=(0, 0)):
         """Returns the number of texts: bodies of functions in CUDA C++. `captures`: name -> tensor. `per_score`: the names of those
-        with an element per score."""
+        with an element per score. `mask_block`: queries and keys of the blocks in which the mask answers the same."""
         captures = captures or {}
         specs = (CaptureSpec * len(captures))(*(CaptureSpec(n.encode(), CAPTURE_DTYPES[str(t.dtype)[6:]], PER_SCORE if n in per_score else t.dim()) for n, t in captures.items()))
         texts = ScoreTexts(struct_size=C.sizeof(ScoreTexts), captures=specs, capture_count=len(captures))
+        texts.mask_block_queries, texts.mask_block_keys = mask_block
         for name, text in (("bias", bias), ("mod", mod), ("mod_slope", mod_slope), ("mask", mask)):
             if text:
                 setattr(texts, name, C.pointer(ScoreText(text.encode(), None, 1, 0)))
@@ -176,13 +178,24 @@ class Library:
 
     def hold_map(self, find, problem, args, forward):
         """Finds the blocks that the variant's mask shows, for calls of `args`. `forward`, the attention's part of them, gets the
-        map, which lives as long as the process. `find`: fa2_map_blocks or fa2_map_blocks_of_backward."""
+        map, which lives as long as the process. `find`: fa2_map_blocks or fa2_map_blocks_of_backward. Returns a function that finds
+        them again, into the same map."""
         import torch
 
-        block_map, stream = C.c_void_p(), torch.cuda.current_stream().cuda_stream
+        block_map = C.c_void_p()
         self.check(self.lib.fa2_block_map_create(C.c_uint64(MAP_VERSION), C.byref(block_map)))
-        self.check(find(self.context, C.byref(problem), C.byref(args), block_map, C.c_void_p(stream)))
+
+        def make():
+            stream = torch.cuda.current_stream().cuda_stream
+            self.check(find(self.context, C.byref(problem), C.byref(args), block_map, C.c_void_p(stream)))
+
+        make()
         forward.block_map, forward.block_map_version = block_map.value, MAP_VERSION
+        return make
+
+    def map_maker(self, q, k, v, o, variant):
+        """Returns a function that maps the blocks that the variant's mask shows to a forward."""
+        return self.hold_map(self.lib.fa2_map_blocks, self.problem(q, k, v, False, variant), self.args(q, k, v, o, variant=variant), Args.new())
 
     def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None, holds_map=False):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: tensors are (1, heads, total, dim), and

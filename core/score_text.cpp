@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -57,6 +57,8 @@ std::string all_of(const ScoreTexts& texts) {
   std::string all = fmt::format("{} {} {}\n{}{}{}", bias.size(), mod.size(), mask.size(), bias, mod, mask);
   if (const std::string& slope = texts.mod_slope.text; !slope.empty())
     all += fmt::format("\n=slope {}\n{}", slope.size(), slope);
+  if (const MaskBlock& block = texts.mask_block; block != MaskBlock{})
+    all += fmt::format("\n=block {} {}", block.queries, block.keys);
   for (const CaptureSpec& capture : texts.captures)
     all += fmt::format("\n{} {} {}", capture.name, static_cast<int>(capture.type), capture.dimensions);
   return all;
@@ -72,58 +74,18 @@ bool is_type_of_number(CaptureType type) {
 }
 
 /// The names that texts have without captures. Those of C++ are left to the compiler, whose message names the text.
-constexpr std::string_view kTakenNames[] = {"at",
-                                            "score",
-                                            "Score",
-                                            "Text",
-                                            "Position",
-                                            "Dual",
-                                            "bias",
-                                            "mod",
-                                            "mask",
-                                            "exp",
-                                            "exp2",
-                                            "log",
-                                            "log2",
-                                            "log1p",
-                                            "tanh",
-                                            "sin",
-                                            "cos",
-                                            "sigmoid",
-                                            "erf",
-                                            "sqrt",
-                                            "pow",
-                                            "floor",
-                                            "ceil",
-                                            "round",
-                                            "trunc",
-                                            "rsqrt",
-                                            "select",
-                                            "infinity",
-                                            "nan",
-                                            "abs",
-                                            "min",
-                                            "max",
-                                            "captures",
-                                            "index",
-                                            "has_bias",
-                                            "has_mod",
-                                            "has_mask",
-                                            "floor_div",
-                                            "remainder",
-                                            "mod_slope",
-                                            "has_mod_slope",
-                                            "followed",
-                                            "capture_count",
-                                            "staged"};
+constexpr std::string_view kTakenNames =
+    "at score Score Text Position Dual bias mod mask exp exp2 log log2 log1p tanh sin cos sigmoid erf "
+    "sqrt pow floor ceil round trunc rsqrt select infinity nan abs min max captures index has_bias "
+    "has_mod has_mask mask_reads_head mask_block_queries mask_block_keys floor_div remainder mod_slope "
+    "has_mod_slope followed capture_count staged";
 
 /// Returns the rule that a capture's name breaks; empty: none.
 std::string rule_broken_by_name(std::string_view name) {
   const bool is_identifier = !name.empty() && name.size() <= 64 && std::ranges::all_of(name, is_of_name) &&
                              std::isdigit(static_cast<unsigned char>(name.front())) == 0;
   if (!is_identifier) return "must be an identifier of at most 64 characters";
-  if (std::ranges::find(kTakenNames, name) != std::end(kTakenNames))
-    return "must not be a name that texts have without it";
+  if (has_word(kTakenNames, name)) return "must not be a name that texts have without it";
   return "";
 }
 
@@ -159,6 +121,15 @@ void check(std::vector<Violation>& found, const std::string& name, const ScoreTe
   if (text.file.find_first_of("\"\\\r\n") != std::string::npos)
     found.push_back({name + ".file", text.file, "must have no quotes, backslashes and line breaks"});
   if (text.line < 1) found.push_back({name + ".line", fmt::format("{}", text.line), "must be at least 1"});
+}
+
+void check_block(std::vector<Violation>& found, const ScoreTexts& texts) {
+  for (const auto& [name, size] : {std::pair("mask_block.queries", texts.mask_block.queries),
+                                   std::pair("mask_block.keys", texts.mask_block.keys)})
+    if (size < 1 || size > kLargestMaskBlock)
+      found.push_back({name, fmt::format("{}", size), fmt::format("must be in 1..{}", kLargestMaskBlock)});
+    else if (size > 1 && texts.mask.text.empty())
+      found.push_back({name, fmt::format("{}", size), "must be 1 without a mask"});
 }
 
 /// Returns a number from 1 to 2^63 - 1.
@@ -226,6 +197,7 @@ void check(const ScoreTexts& texts) {
   check(found, "mask", texts.mask);
   if (texts.mod.text.empty() && !texts.mod_slope.text.empty())
     found.push_back({"mod_slope", texts.mod_slope.text, "must be empty without mod"});
+  check_block(found, texts);
   check(found, texts.captures);
   for (const ScoreText* const text : {&texts.bias, &texts.mod, &texts.mod_slope, &texts.mask})
     if (!reads_own_elements(text->text, texts.captures))

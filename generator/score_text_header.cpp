@@ -109,12 +109,13 @@ SourceFile text_header(const ScoreTexts& texts, Lines lines, int staged) {
       "{}#include \"attention/common/score_functions.cuh\"\n\n"
       "namespace fa2::score {{\n\nstruct Text {{\n"
       "  static constexpr bool has_bias = {}, has_mod = {}, has_mod_slope = {}, has_mask = {};\n"
-      "  static constexpr bool mask_reads_head = {};\n\n"
+      "  static constexpr bool mask_reads_head = {};\n"
+      "  static constexpr int mask_block_queries = {}, mask_block_keys = {};\n\n"
       "  const ScoreCaptures& captures;\n\n",
       staged == kNoCapture ? ""
                            : "#include \"attention/common/staged_scores.cuh\"\n#include \"config.cuh\"\n",
       !texts.bias.text.empty(), !texts.mod.text.empty(), !texts.mod_slope.text.empty(),
-      !texts.mask.text.empty(), reads_of_mask(texts).head);
+      !texts.mask.text.empty(), reads_of_mask(texts).head, texts.mask_block.queries, texts.mask_block.keys);
   for (std::size_t i = 0; i < texts.captures.size(); ++i)
     text += static_cast<int>(i) == staged ? staged_capture(texts.captures[i])
                                           : capture(texts.captures[i], i, lines);

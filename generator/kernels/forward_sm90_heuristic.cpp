@@ -210,6 +210,25 @@ void put_fastest_first(const AttentionProblem& p, std::vector<KernelConfig>& con
               configs.begin() + static_cast<std::ptrdiff_t>(fastest) + 1);
 }
 
+/// Returns the config with the largest tiles that divide the blocks of a mask, so that none is shown in part.
+std::optional<KernelConfig> config_for_blocks(const AttentionTraits& traits, const Arch& arch) {
+  if (!has_mask_text(traits) || reads_tensors(traits)) return std::nullopt;
+  const bool is_wide = wider_dim(traits) > 128;
+  const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
+  std::vector<KernelConfig> configs{completed(traits, arch, 8, 64, is_wide ? kSafe : guessing)};
+  if (!is_wide) {
+    configs.insert(configs.begin(), completed(traits, arch, 8, 128, guessing));
+    configs.push_back(completed(traits, arch, 4, 64,
+                                {.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1}));
+  }
+  const MaskBlock block = score_texts(traits.score_text).mask_block;
+  const auto divides = [&](const KernelConfig& c) {
+    return block.queries % c.tile_m == 0 && block.keys % c.tile_n == 0;
+  };
+  const auto found = std::ranges::find_if(configs, divides);
+  return found == configs.end() ? std::nullopt : std::optional(*found);
+}
+
 }  // namespace
 
 namespace forward_sm90 {
@@ -237,10 +256,12 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
     if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, whole))
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
+  const auto of_blocks = config_for_blocks(traits, arch);
+  if (of_blocks) configs.insert(configs.begin(), *of_blocks);
   key_map_rules::use_maps_of_forward(p, configs);
   // Until it runs nobody knows what a mask shows that captures tensors. Most of these tell documents, trees or images apart.
   const auto small_blocks = config_for_partial_masks(p, arch);
-  if (small_blocks && captures_mask(traits)) configs.insert(configs.begin(), *small_blocks);
+  if (small_blocks && captures_mask(traits) && !of_blocks) configs.insert(configs.begin(), *small_blocks);
   return configs;
 }
 

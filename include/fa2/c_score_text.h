@@ -43,10 +43,14 @@ typedef struct fa2_score_texts {
   const fa2_score_text* mask;       /* returns a bool: whether the query sees the key */
   const fa2_capture_spec* captures; /* NULL if capture_count is 0 */
   size_t capture_count;
+  /* The blocks of queries and keys in each of which the mask answers the same for all pairs of a head, counted from 0 in a sequence:
+   * such masks are mapped by one evaluation a row and block. 0 or 1: it may differ between any two. */
+  int32_t mask_block_queries;
+  int32_t mask_block_keys;
 } fa2_score_texts;
 
 #define FA2_SCORE_TEXTS_INIT \
-  { sizeof(fa2_score_texts), 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(fa2_score_texts), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Makes texts known in this process, for good, and writes their number for fa2_problem::score_text to *number. It depends on texts
  * and captures alone. Compiles nothing. Thread-safe. FA2_INVALID_REQUEST if a text is refused. */
@@ -59,9 +63,9 @@ FA2_C_API fa2_status fa2_fits_per_score(const fa2_problem* problem, int32_t dtyp
                                         int32_t* fits);
 
 /* Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
- * mod at random scores and positions. `captures`: those of a call, but with pointers to host memory; NULL if capture_count is 0. Needs
+ * mod at random scores and positions, and the mask at random pairs of each block. `captures`: those of a call, but with pointers to host memory; NULL if capture_count is 0. Needs
  * no device, and a C++ compiler as the interpreter does. FA2_INVALID_REQUEST with a score and its position if mod_slope differs by more
- * than 1e-4, relative above 1, or if the captures are not those of the texts; FA2_COMPILE if a text does not compile, or mod not with
+ * than 1e-4, relative above 1, or the mask inside a block, or if the captures are not those of the texts; FA2_COMPILE if a text does not compile, or mod not with
  * numbers that carry a derivative; FA2_UNAVAILABLE without a compiler. */
 FA2_C_API fa2_status fa2_check_score_text(const fa2_problem* problem, const fa2_capture* captures,
                                           int64_t capture_count);

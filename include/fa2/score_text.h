@@ -68,6 +68,15 @@ struct ScoreCapture {
   std::int64_t strides[kMostCaptureDimensions] = {};
 };
 
+/// Blocks of queries and keys, counted from 0 in their sequence.
+struct MaskBlock {
+  int queries = 1;
+  int keys = 1;
+  friend bool operator==(const MaskBlock&, const MaskBlock&) = default;
+};
+
+constexpr int kLargestMaskBlock = 1 << 20;  ///< of both members
+
 /// S = scale * Q K^T, then softcap and ALiBi, then these in their order, then the problem's mask, windows and chunks. Gradients follow
 /// from the same texts, also those of captures (BackwardArgs::d_captures), where float stands for a number with a derivative.
 struct ScoreTexts {
@@ -81,6 +90,10 @@ struct ScoreTexts {
   /// Returns a bool: whether the query sees the key. Otherwise the score becomes -infinity. The value of a key that no query sees may
   /// still be multiplied by 0, so it must be finite.
   ScoreText mask = {};
+  /// The blocks in each of which the mask answers the same for all pairs of a head, for masks that are lists or tables of blocks. Its
+  /// map (fa2/block_map.h) then takes one evaluation a row and block, and kernels have tiles that divide the blocks, if there are such.
+  /// If the mask differs inside a block, results are wrong.
+  MaskBlock mask_block = {};
   /// What the texts read beside positions; at most kMostCaptures.
   std::vector<CaptureSpec> captures = {};
 };
@@ -99,10 +112,10 @@ FA2_API const ScoreTexts& score_texts(std::int64_t number);
 FA2_API bool fits_per_score(const AttentionProblem& problem, CaptureType type, const ScoreCapture& capture);
 
 /// Compiles the texts of a problem for the host, in double precision, and compares mod_slope, if there is one, with the derivative of
-/// mod at random scores and positions. `captures`: those of a call, but with pointers to host memory. Needs no device, and a C++
+/// mod at random scores and positions, and the mask at random pairs of each mask_block. `captures`: those of a call, but with pointers to host memory. Needs no device, and a C++
 /// compiler as the interpreter does.
-/// @throws InvalidRequest with a score and its position if mod_slope differs by more than 1e-4, relative above 1, or if the captures
-/// are not those of the texts; CompileError if a text does not compile, or mod not with numbers that carry a derivative; Unavailable
+/// @throws InvalidRequest with a score and its position if mod_slope differs by more than 1e-4, relative above 1, or the mask inside a
+/// block, or if the captures are not those of the texts; CompileError if a text does not compile, or mod not with numbers that carry a derivative; Unavailable
 /// without a compiler.
 FA2_API void check_score_text(const AttentionProblem& problem, const ScoreCapture* captures = nullptr,
                               std::int64_t capture_count = 0);

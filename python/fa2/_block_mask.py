@@ -11,7 +11,7 @@ from typing import Any
 from . import _core
 from ._block_maps import HeldMask, Maps, Unseen, state_of, stream_of
 from ._score_memo import is_of
-from ._scores import ScoreText
+from ._scores import ScoreText, score_text
 
 #: mask_mod(batch, head, query, key), or a text of it.
 Mask = Callable[[Any, Any, Any, Any], Any] | ScoreText
@@ -190,7 +190,7 @@ def _of_blocks(block_mask: Any) -> Mask:
             return block != _HIDDEN
         return (block == _FULL) | ((block == _PARTIAL) & mask_mod(batch, head, query, key))
 
-    return block_mask_mod
+    return score_text(mask_mod=block_mask_mod, mask_block=(rows, columns)) if shows_all else block_mask_mod
 
 
 def _table_of(block_mask: Any) -> Any:

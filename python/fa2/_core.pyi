@@ -35,6 +35,7 @@ def make_score_text(
     mod: tuple[str, str, int] | None,
     mod_slope: tuple[str, str, int] | None,
     mask: tuple[str, str, int] | None,
+    mask_block: tuple[int, int],
     captures: tuple[tuple[str, int, int], ...],
     /,
 ) -> int: ...

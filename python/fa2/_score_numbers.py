@@ -21,6 +21,7 @@ class Texts(NamedTuple):
     mod: Text
     mod_slope: Text  #: of mod; None: derived from it
     mask: Text
+    mask_block: tuple[int, int] = (1, 1)  #: queries and keys of the blocks in which the mask answers the same
 
     @property
     def are_empty(self) -> bool:
@@ -33,7 +34,7 @@ class Texts(NamedTuple):
 
     def replaced(self, texts: dict[str, tuple[str, str, int]]) -> Texts:
         """Returns these texts, of which those in `texts` are others."""
-        return Texts(self.softcap, *(texts.get(name) for name in ("bias", "mod", "mod_slope", "mask")))
+        return Texts(self.softcap, *(texts.get(name) for name in ("bias", "mod", "mod_slope", "mask")), self.mask_block)
 
 
 _numbers: dict[tuple[Texts, tuple[tuple[str, int, int], ...]], int] = {}
@@ -77,7 +78,7 @@ def number_of(texts: Texts, specs: tuple[tuple[str, int, int], ...]) -> int:
     key = texts, specs
     if (known := _numbers.get(key)) is not None:
         return known
-    number = _numbers[key] = _core.make_score_text(texts.bias, texts.mod, texts.mod_slope, texts.mask, specs)
+    number = _numbers[key] = _core.make_score_text(texts.bias, texts.mod, texts.mod_slope, texts.mask, texts.mask_block, specs)
     _hooks.capture_specs[number] = specs
     _made[number] = texts
     _words_of_scores[number] = frozenset(word for text in (texts.bias, texts.mod) if text for word in re.findall(r"\w+", text[0]))

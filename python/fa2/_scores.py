@@ -37,6 +37,8 @@ class ScoreText:
     file, line: where the text begins, which compilers name in their messages.
     mod_slope: of a score_mod, the body of a function of the same score, a float, that returns the derivative of the new score by
     it. None: gradients derive it from the text. check_score_text() compares both.
+    mask_block: of a mask_mod, (queries, keys) of the blocks in each of which it answers the same for all pairs of a head, counted
+    from 0. Maps of such masks are made faster, and kernels have tiles that divide the blocks. check_score_text() looks into blocks.
     """
 
     text: str
@@ -44,6 +46,7 @@ class ScoreText:
     file: str = "score text"
     line: int = 1
     mod_slope: str | None = None
+    mask_block: tuple[int, int] = (1, 1)
 
 
 class _Function(NamedTuple):
@@ -53,6 +56,7 @@ class _Function(NamedTuple):
     captures: dict[str, Any]
     traced: Traced | None = None
     slope: Text = None
+    block: tuple[int, int] = (1, 1)
 
 
 def _read(name: str, given: Any, captures: Captures) -> _Function:
@@ -61,7 +65,8 @@ def _read(name: str, given: Any, captures: Captures) -> _Function:
     if isinstance(given, ScoreText):
         if not isinstance(given.text, str) or not isinstance(given.captures, Mapping):
             raise _core.InvalidType(f"{name} = ScoreText of {_hooks.text_of(given.text)}, must have a str and a dict of captures")
-        return _Function((given.text, given.file, given.line), dict(given.captures), slope=_slope_of(name, given))
+        text = given.text, given.file, given.line
+        return _Function(text, dict(given.captures), slope=_slope_of(name, given), block=_block_of(name, given.mask_block))
     if not callable(given):
         do = "pass a function, or fa2.ScoreText(...) of C++"
         if hasattr(given, "mask_mod"):
@@ -82,6 +87,14 @@ def _slope_of(name: str, given: ScoreText) -> Text:
     if not isinstance(slope, str):
         raise _core.InvalidType(f"{name}.mod_slope = {_hooks.text_of(slope)}, must be a str or None")
     return slope, f"{given.file} (mod_slope)", 1
+
+
+def _block_of(name: str, block: Any) -> tuple[int, int]:
+    if not isinstance(block, (tuple, list)) or [type(x) for x in block] != [int, int]:
+        raise _core.InvalidType(f"{name}.mask_block = {_hooks.text_of(block)}, must be a tuple of two ints: queries and keys")
+    if name != "mask_mod" and tuple(block) != (1, 1):
+        raise _core.InvalidRequest(f"{name}.mask_block = {tuple(block)}, must be (1, 1): only a mask_mod has blocks")
+    return block[0], block[1]
 
 
 def _of_trace(traced: Traced) -> _Function:
@@ -110,7 +123,7 @@ def _read_all(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool, is_biased
             mod = _Function(None, {})
             added = added if parts.bias is None else _of_trace(parts.bias)
             mask = mask if parts.mask is None else _of_trace(parts.mask)
-    return Texts(softcap, added.text, mod.text, mod.slope, mask.text), _joined((added, mod, mask))
+    return Texts(softcap, added.text, mod.text, mod.slope, mask.text, mask.block), _joined((added, mod, mask))
 
 
 def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool, is_biased: bool = False) -> tuple[Texts, dict[str, Any]]:
@@ -128,13 +141,14 @@ def read(score_mod: Any, mask_mod: Any, bias: Any, may_cap: bool, is_biased: boo
     return remembered(arguments, (may_cap, is_biased), make)
 
 
-def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, mod_slope: Any = None) -> ScoreText:
+def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, mod_slope: Any = None, mask_block: tuple[int, int] = (1, 1)) -> ScoreText:
     """Returns the text of one function, which takes its place as an argument.
 
     fa2 calls functions before each attention, where torch.compile must break the graph. Texts need no such call. The text
     stays as it is when numbers or names that the function sees change.
 
     mod_slope: a function of score_mod's arguments that returns its derivative by the score, for gradients.
+    mask_block: see ScoreText.
     """
     given = {"score_mod": score_mod, "mask_mod": mask_mod, "bias": bias}
     functions = {name: x for name, x in given.items() if x is not None}
@@ -143,23 +157,24 @@ def score_text(*, score_mod: Any = None, mask_mod: Any = None, bias: Any = None,
     ((name, function),) = functions.items()
     if mod_slope is not None and name != "score_mod":
         raise _core.InvalidRequest(f"mod_slope = {_hooks.text_of(mod_slope)}, must be None: only a score_mod has a slope")
+    block = _block_of(name, mask_block)
     known = Captures(f"{name[0]}_")
     read = _read(name, function, known)
     assert read.text is not None
     text, file, line = read.text
     slope = None if mod_slope is None else trace_slope(mod_slope, known)
     captures = read.captures if slope is None else _joined((read, _of_trace(slope)))
-    return ScoreText(text, captures, file, line, None if slope is None else slope.text)
+    return ScoreText(text, captures, file, line, None if slope is None else slope.text, block)
 
 
 def check_score_text(
     *, score_mod: Any = None, mask_mod: Any = None, bias: Any = None, batch: int = 1, heads_q: int = 1, seqlen_q: int, seqlen_k: int
 ) -> None:
-    """Compiles functions, texts or a bias tensor for the host, and compares mod_slope, if there is one, with the derivative of score_mod.
+    """Compiles functions, texts or a bias tensor for the host. Compares mod_slope, if given, with score_mod's derivative, and looks into mask_block.
 
     Scores are random, and so are positions below batch, heads_q, seqlen_q and seqlen_k. Captured tensors of a GPU are copied. Needs
     no GPU, and a C++ compiler as the interpreter does. Raises InvalidRequest with a score and its position if mod_slope differs by
-    more than 1e-4, relative above 1; CompileError if a text does not compile; Unavailable without a compiler.
+    more than 1e-4, relative above 1, or with two positions if a mask differs inside a block; CompileError if a text does not compile; Unavailable without a compiler.
     """
     sizes = batch, heads_q, seqlen_q, seqlen_k
     bias, tensor = _read_tensor(bias, sizes, None)
@@ -181,8 +196,10 @@ def _read_tensor(bias: Any, sizes: _score_tensors.Sizes | None, device: Any) -> 
 
 
 def _with_tensor(texts: Texts, captures: dict[str, Any], tensor: _score_tensors.TensorText) -> tuple[Texts, dict[str, Any]]:
-    bias, mask = (texts.bias, tensor.beside(texts.mask)) if tensor.is_mask else (tensor.beside(None), texts.mask)
-    return Texts(texts.softcap, bias, texts.mod, texts.mod_slope, mask), {**captures, tensor.name: tensor.tensor}
+    bias, mask, block = tensor.beside(None), texts.mask, texts.mask_block
+    if tensor.is_mask:
+        bias, mask, block = texts.bias, tensor.beside(texts.mask), (1, 1)
+    return Texts(texts.softcap, bias, texts.mod, texts.mod_slope, mask, block), {**captures, tensor.name: tensor.tensor}
 
 
 def _on_host(name: str, value: Any) -> Any:

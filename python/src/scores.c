@@ -51,11 +51,21 @@ static Py_ssize_t count_captures(PyObject* tuple) {
   return count;
 }
 
-/* make_score_text(bias, mod, mod_slope, mask, captures) -> number. Texts are (text, file, line) or None, captures (name, dtype,
- * dimensions). */
+/* Reads (queries, keys) of a mask's blocks. */
+static int read_block(PyObject* given, fa2_score_texts* texts) {
+  if (!PyTuple_Check(given) || PyTuple_Size(given) != 2) {
+    PyErr_Format(PyExc_TypeError, "mask_block = %.200R, must be (queries, keys)", given);
+    return -1;
+  }
+  if (read_int32(PyTuple_GetItem(given, 0), "mask_block", &texts->mask_block_queries) < 0) return -1;
+  return read_int32(PyTuple_GetItem(given, 1), "mask_block", &texts->mask_block_keys);
+}
+
+/* make_score_text(bias, mod, mod_slope, mask, mask_block, captures) -> number. Texts are (text, file, line) or None, mask_block is
+ * (queries, keys), captures are (name, dtype, dimensions). */
 PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
-  enum { BIAS, MOD, MOD_SLOPE, SHOWN, TEXTS, SPECS = TEXTS, ARGS };
+  enum { BIAS, MOD, MOD_SLOPE, SHOWN, TEXTS, BLOCK = TEXTS, SPECS, ARGS };
   if (expect_count("make_score_text", count, ARGS) < 0) return NULL;
   fa2_score_text texts[TEXTS];
   for (int i = 0; i < TEXTS; ++i)
@@ -68,6 +78,7 @@ PyObject* make_score_text(PyObject* self, PyObject* const* args, Py_ssize_t coun
   fa2_score_texts all = FA2_SCORE_TEXTS_INIT;
   all.bias = &texts[BIAS], all.mod = &texts[MOD], all.mod_slope = &texts[MOD_SLOPE], all.mask = &texts[SHOWN];
   all.captures = specs, all.capture_count = (size_t)spec_count;
+  if (read_block(args[BLOCK], &all) < 0) return NULL;
   int64_t number;
   const fa2_status status = fa2_make_score_text(&all, &number);
   return status == FA2_OK ? PyLong_FromLongLong(number) : raise_status(status);

@@ -1,6 +1,7 @@
 // The kernel that finds out which blocks of columns the text of a mask shows to a tile of rows (common/key_map.cuh). Rows are queries
 // and columns keys, or for gradients of keys the other way round. It evaluates the text for each pair that the problem's mask,
-// windows and chunks show, until a block is known to be shown in part.
+// windows and chunks show, or once a row and block of columns where the mask answers by blocks, until a block is known to be shown in
+// part.
 //
 // Launch: one thread block per eight blocks of columns of a tile, and one warp per block of columns.
 #pragma once
@@ -26,6 +27,8 @@ struct Shown {
 /// Rows of queries, in the order of a forward's tiles, and columns of keys.
 template <class Config>
 struct QueryRowsOfMap {
+  static constexpr int block_cols = score::Text::mask_block_keys;
+
   const Mask<Config>& mask;
   const ScorePositions<Config>& positions;
 
@@ -41,6 +44,8 @@ struct QueryRowsOfMap {
 /// Rows of keys and columns of queries.
 template <class Config>
 struct KeyRowsOfMap {
+  static constexpr int block_cols = score::Text::mask_block_queries;
+
   const Mask<Config>& mask;
   const ScorePositions<Config>& positions;
 
@@ -76,6 +81,36 @@ FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_r
   }
 }
 
+/// Like add_shown() of a mask that answers the same for all columns of its own blocks: evaluates it once for each.
+template <class Config, class Rows>
+FA2_DEVICE void add_shown_blocks(const Rows& rows, const score::Text& text, int first_row, int first_col,
+                                 Shown& shown) {
+  const int row_end = first_row + Config::tile_m < rows.rows() ? first_row + Config::tile_m : rows.rows();
+  const int col_end = first_col + Config::tile_n < rows.cols() ? first_col + Config::tile_n : rows.cols();
+  FA2_NO_UNROLL
+  for (int col = first_col; col < col_end && !shown.is_part();) {
+    const int next = (col / Rows::block_cols + 1) * Rows::block_cols, end = next < col_end ? next : col_end;
+    FA2_NO_UNROLL
+    for (int row = first_row + ptx::lane_index(); row < row_end; row += 32) {
+      if (!rows.has(row)) continue;
+      int seen = col;
+      while (seen < end && !rows.sees(row, seen)) ++seen;
+      if (seen < end) shown.add(text.mask(rows.position(row, seen)));
+    }
+    col = end;
+  }
+}
+
+/// Adds what the text shows of a block of columns to the rows of a tile.
+template <class Config, class Rows>
+FA2_DEVICE void add_shown_to(const Rows& rows, const score::Text& text, int first_row, int first_col,
+                             Shown& shown) {
+  if constexpr (Rows::block_cols > 1)
+    add_shown_blocks<Config>(rows, text, first_row, first_col, shown);
+  else
+    add_shown<Config>(rows, text, first_row, first_col, shown);
+}
+
 /// Returns what the text shows of a block of columns to a tile.
 template <class Config>
 FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>& mask,
@@ -85,14 +120,14 @@ FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>
   Shown shown;
   if constexpr (Config::key_map == kMapOfQueries) {
     const ScorePositions<Config> positions{params, mask.shape, at};
-    add_shown<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+    add_shown_to<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
   } else {
     // Each query head of the key/value head may see others.
     const int group = params.queries_per_kv;
     for (int i = 0; i < group && !shown.is_part(); ++i) {
       const TileCoordinates of_head{at.q_tile, at.head * group + i, at.batch};
       const ScorePositions<Config> positions{params, mask.shape, of_head};
-      add_shown<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+      add_shown_to<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
       if (!score::Text::mask_reads_head) break;
     }
   }

@@ -8,19 +8,21 @@
 
 namespace {
 
-static_assert(sizeof(fa2_score_texts) == 56 && offsetof(fa2_score_texts, bias) == 8);
+static_assert(sizeof(fa2_score_texts) == 64 && offsetof(fa2_score_texts, bias) == 8);
 
 /// The members of fa2_score_texts that a test sets.
 struct Texts {
   const fa2_score_text *bias = nullptr, *mod = nullptr, *mod_slope = nullptr, *mask = nullptr;
   const fa2_capture_spec* captures = nullptr;
   std::size_t capture_count = 0;
+  int32_t block_queries = 0, block_keys = 0;
 };
 
 fa2_status make(const Texts& given, int64_t* number) {
   fa2_score_texts texts = FA2_SCORE_TEXTS_INIT;
   texts.bias = given.bias, texts.mod = given.mod, texts.mod_slope = given.mod_slope, texts.mask = given.mask;
   texts.captures = given.captures, texts.capture_count = given.capture_count;
+  texts.mask_block_queries = given.block_queries, texts.mask_block_keys = given.block_keys;
   return fa2_make_score_text(&texts, number);
 }
 
@@ -49,6 +51,25 @@ TEST_CASE("c score text: has the number of make_score_text()") {
             {.bias = "return 1;", .mod = "return score * 3;", .mod_slope = "return 3;", .mask = mask.text}));
 }
 
+TEST_CASE("c score text: masks by blocks") {
+  const fa2_score_text mask = text_of("return at.key / 128 == 0;");
+  const auto number_of = [&](int32_t queries, int32_t keys) {
+    int64_t number = 0;
+    REQUIRE(make({.mask = &mask, .block_queries = queries, .block_keys = keys}, &number) == FA2_OK);
+    return number;
+  };
+  CHECK(number_of(0, 128) == fa2::make_score_text({.mask = mask.text, .mask_block = {1, 128}}));
+  CHECK(number_of(0, 0) == number_of(1, 1));
+  CHECK(number_of(0, 128) != number_of(128, 128));
+  int64_t number = 7;
+  CHECK(make({.mask = &mask, .block_queries = -1}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("mask_block.queries = -1, must be in 1..1048576"));
+  const fa2_score_text bias = text_of("return 1;");
+  CHECK(make({.bias = &bias, .block_keys = 64}, &number) == FA2_INVALID_REQUEST);
+  CHECK(last_error_has("mask_block.keys = 64, must be 1 without a mask"));
+  CHECK(number == 7);
+}
+
 TEST_CASE("c score text: mistakes are errors, and leave the number alone") {
   int64_t number = 7;
   const fa2_score_text open = text_of("return (true;"), future{"return true;", nullptr, 1, 1};
@@ -72,7 +93,7 @@ TEST_CASE("c score text: the struct's size and reserved field are looked at") {
   texts.mask = &mask;
   texts.struct_size = 0;
   CHECK(fa2_make_score_text(&texts, &number) == FA2_INVALID_REQUEST);
-  CHECK(last_error_has("texts = a struct with struct_size 0, must have 56"));
+  CHECK(last_error_has("texts = a struct with struct_size 0, must have 64"));
   texts.struct_size = sizeof texts, texts.reserved = 1;
   CHECK(fa2_make_score_text(&texts, &number) == FA2_INVALID_REQUEST);
   CHECK(last_error_has("texts.reserved = 1, must be 0"));

@@ -53,6 +53,15 @@ TEST_CASE("check score text: a slope is compared with the derivative at many sco
         "");
 }
 
+TEST_CASE("check score text: a mask is compared inside its blocks") {
+  CHECK(complaint({.mask = "return at.key / 32 == at.query / 16;", .mask_block = {16, 32}}) == "");
+  CHECK(complaint({.mask = "return at.key / 32 == at.query / 16;", .mask_block = {8, 16}}) == "");
+  for (const MaskBlock& wrong : {MaskBlock{32, 32}, {16, 64}, {16, 24}}) {
+    CHECK(contains(complaint({.mask = "return at.key / 32 == at.query / 16;", .mask_block = wrong}),
+                   "must be blocks in which the mask is the same: of batch "));
+  }
+}
+
 TEST_CASE("check score text: hidden scores do not count, captures do") {
   CHECK(complaint({.mod = "return at.key > 5 ? -infinity() : score;", .mod_slope = "return 1;"}) == "");
   const std::vector<float> table = {1, 2, 3, 4};
