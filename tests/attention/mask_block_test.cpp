@@ -82,7 +82,7 @@ TEST_CASE("mask blocks: forwards and gradients keep the numerics contract") {
     run_and_expect_contract(context, call.forward);
     call.upload();
     Context gradients(
-        pinning(parse_config("kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=2,key_map=1")));
+        pinning(parse_config("kernel=backward_sm90,tile_m=64,tile_n=128,warps=8,stages=2,key_map=1")));
     gradients.attention_backward(call.forward.problem, call.args());
     CHECK(call.complaints() == "");
   }
