@@ -78,7 +78,8 @@ constexpr std::string_view kTakenNames =
     "at score Score Text Position Dual bias mod mask exp exp2 log log2 log1p tanh sin cos sigmoid erf "
     "sqrt pow floor ceil round trunc rsqrt select infinity nan abs min max captures index has_bias "
     "has_mod has_mask mask_reads_head mask_block_queries mask_block_keys floor_div remainder mod_slope "
-    "has_mod_slope followed capture_count staged";
+    "has_mod_slope followed capture_count staged Range RangePosition exists elements_in element_at "
+    "offset_in number_of index_of_score";
 
 /// Returns the rule that a capture's name breaks; empty: none.
 std::string rule_broken_by_name(std::string_view name) {
@@ -168,6 +169,15 @@ int that_is_bias(const ScoreTexts& texts) {
   return compact(texts.bias.text) == fmt::format("return {}(at);", name) ? capture : kNoCapture;
 }
 
+/// Returns whether a word of the code, which begins with a digit, is a decimal integer, and no part of a number with a point. `rest`: the
+/// code behind it.
+bool is_integer_literal(std::string_view code, std::string_view word, std::string_view rest) {
+  if (word.ends_with("LL")) word.remove_suffix(2);
+  const bool is_behind_point = word.data() != code.data() && word.data()[-1] == '.';
+  return std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; }) && !is_behind_point &&
+         !rest.starts_with('.');
+}
+
 /// Returns whether a text reads captures with an element per score as `name(at)` alone, and `at` is what it was given. Kernels have
 /// the elements around it only.
 bool reads_own_elements(const std::string& text, std::span<const CaptureSpec> captures) {
@@ -255,6 +265,36 @@ MaskReads reads_of_mask(const ScoreTexts& texts) {
     escapes |= word == "at" && (next == rest.npos || rest[next] != '.');
   });
   return {reads.batch || escapes, reads.head || escapes, reads.captures};
+}
+
+bool mask_has_ranges(const ScoreTexts& texts) {
+  const std::string code = compact(texts.mask.text);
+  // Conditions decide what runs, other assignments than the first change variables, and brackets may be of other types.
+  constexpr std::string_view kRefused[] = {
+      "?", "[", "{", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="};
+  const auto is_refused = [&](std::string_view part) { return code.find(part) != code.npos; };
+  if (code.empty() || std::ranges::any_of(kRefused, is_refused)) return false;
+  constexpr std::string_view kKnown =
+      "batch head query key queries keys return const auto int true false abs min max floor_div remainder "
+      "select";
+  std::string declared;
+  std::string_view before;
+  bool has = true;
+  each_word(code, [&](std::string_view word, std::string_view rest) {
+    const auto capture = std::ranges::find(texts.captures, word, &CaptureSpec::name);
+    if (capture != texts.captures.end())
+      has &= is_integer(*capture) && rest.starts_with('(');
+    else if (word == "at")
+      has &= rest.starts_with('.');
+    else if (before == "auto" || before == "int")
+      declared += fmt::format(" {}", word);
+    else if (std::isdigit(static_cast<unsigned char>(word.front())) != 0)
+      has &= is_integer_literal(code, word, rest);
+    else
+      has &= has_word(kKnown, word) || has_word(declared, word);
+    before = word;
+  });
+  return has;
 }
 
 bool scores_read_tensors(const ScoreTexts& texts) {

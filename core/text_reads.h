@@ -17,6 +17,15 @@ struct MaskReads {
 
 MaskReads reads_of_mask(const ScoreTexts& texts);
 
+/// Returns whether a text calls the capture for an integer or a boolean, with indices of its own.
+constexpr bool is_integer(const CaptureSpec& spec) {
+  return spec.type > CaptureType::f32 && spec.dimensions != CaptureSpec::kPerScore;
+}
+
+/// Returns whether the text of the mask also compiles with ranges of integers in place of integers: it is made of statements without
+/// conditions and loops, of integers, and of operators and functions that have ranges.
+bool mask_has_ranges(const ScoreTexts& texts);
+
 /// Returns whether a bias or a mod reads captured tensors, which takes registers for each score.
 bool scores_read_tensors(const ScoreTexts& texts);
 

@@ -92,9 +92,10 @@ KernelSource render(const KernelSpec& asked) {
   rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
   const std::size_t before_texts = rendered.size();
   const auto add_texts = [&](Lines lines) {
-    const Reads reads = kind.pass == KernelPass::d_captures ? Reads::followed
-                        : spec.config.score_tiles != 0      ? Reads::staged
-                                                            : Reads::plain;
+    const Reads reads = kind.pass == KernelPass::d_captures       ? Reads::followed
+                        : spec.config.kernel == KernelId::key_map ? Reads::ranges
+                        : spec.config.score_tiles != 0            ? Reads::staged
+                                                                  : Reads::plain;
     std::ranges::move(score_text_headers(spec.traits.score_text, lines, reads), std::back_inserter(rendered));
   };
   add_texts(Lines::left_out);

@@ -149,6 +149,37 @@ SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable
   return {"attention/backward/sm80/followed_text.cuh", std::move(text)};
 }
 
+/// Like capture(), of ranges of indices.
+std::string range_capture(const CaptureSpec& spec, std::size_t number) {
+  std::string parameters, arguments;
+  for (int i = 0; i < dimensions_of(spec); ++i) {
+    parameters += fmt::format("{}Range i{}", i == 0 ? "" : ", ", i);
+    arguments += fmt::format(", i{}", i);
+  }
+  const auto [element, value] = type_of(spec.type);
+  const std::string call =
+      spec.dimensions == CaptureSpec::kNumber
+          ? fmt::format("number_of<{}>(captures.list[{}])", value, number)
+          : fmt::format("elements_in<{}>(captures.list[{}]{})", element, number, arguments);
+  return fmt::format("  FA2_DEVICE Range {}({}) const {{ return {}; }}\n", spec.name, parameters, call);
+}
+
+/// The mask with ranges in place of integers.
+SourceFile range_text_header(const ScoreTexts& texts, Lines lines) {
+  std::string text =
+      "// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
+      "#include \"attention/rows/score_range.cuh\"\n\n"
+      "namespace fa2::score {\n\nstruct RangeText {\n"
+      "  static constexpr bool exists = true;\n\n"
+      "  const ScoreCaptures& captures;\n\n";
+  for (std::size_t i = 0; i < texts.captures.size(); ++i)
+    if (is_integer(texts.captures[i])) text += range_capture(texts.captures[i], i);
+  text += "#define int Range\n" +
+          function("Range mask(const RangePosition& at)", texts.mask, "return 1;", lines) +
+          "#undef int\n};\n\n}  // namespace fa2::score\n";
+  return {"attention/rows/range_text.cuh", std::move(text)};
+}
+
 SourceFile captures_header(const ScoreTexts& texts, Reads reads) {
   std::string list = reads == Reads::staged ? "  CaptureMapParams capture_map;\n" : "";
   if (!texts.mask.text.empty()) list += "  KeyMapParams key_map;\n";
@@ -169,6 +200,7 @@ std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Rea
   std::vector<SourceFile> files = {text_header(texts, lines, staged), captures_header(texts, reads)};
   if (reads == Reads::followed)
     files.push_back(followed_text_header(texts, differentiable_captures(number), lines));
+  if (reads == Reads::ranges && mask_has_ranges(texts)) files.push_back(range_text_header(texts, lines));
   return files;
 }
 

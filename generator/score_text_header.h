@@ -12,11 +12,11 @@ namespace fa2 {
 enum class Lines : std::uint8_t { left_out, named };
 
 /// How a kernel reads captured tensors: `followed` through the texts, as one does that adds to their gradients, or `staged`: the one
-/// that has an element per score lies in shared memory.
-enum class Reads : std::uint8_t { plain, followed, staged };
+/// that has an element per score lies in shared memory. `ranges`: the kernel also reads ranges of elements at once.
+enum class Reads : std::uint8_t { plain, followed, staged, ranges };
 
 /// Returns attention/common/score_text.cuh with the texts that have a number, score_captures.cuh with what they capture, and for
-/// followed reads attention/backward/sm80/followed_text.cuh; nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.
+/// followed reads attention/backward/sm80/followed_text.cuh, for ranges attention/rows/range_text.cuh if mask_has_ranges(); nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.
 std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads = Reads::plain);
 
 }  // namespace fa2

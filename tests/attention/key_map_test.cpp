@@ -248,6 +248,31 @@ TEST_CASE("key maps: a plan says how many blocks its mask shows") {
   }
 }
 
+TEST_CASE("key maps: evaluated by ranges, a mask has the same map as pair by pair") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const auto notes_of = [](std::size_t i, const std::string& mask, const std::string& config) {
+    return Context(pinning(parse_config(config + ",key_map=1")))
+        .plan(problem_of(i, {.mask = mask}))
+        .explain()
+        .notes;
+  };
+  const std::vector<std::string> masks = {
+      "return at.key < 90 || at.key <= at.query;",
+      "const auto row = at.query / 100; return row == at.key / 100 && at.head > 0;",
+      "return abs((at.query & 15) - (at.key & 15)) <= 5 && abs((at.query >> 4) - (at.key >> 4)) <= 5;",
+      "return remainder(at.key - at.query, 64) < 3;", "return (at.key ^ at.query) < 128 && at.batch == 0;"};
+  for (std::size_t i = 0; i < masks.size() * 2; ++i) {
+    const std::string& mask = masks[i % masks.size()];
+    const std::string config = i % 2 == 0 ? "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=2"
+                                          : "kernel=forward_sm80,tile_m=128,tile_n=64,warps=4,stages=2";
+    INFO(mask);
+    const std::string notes = notes_of(i, mask, config);
+    CHECK(notes.find("the mask's text shows ") != std::string::npos);
+    CHECK(notes == notes_of(i, "{ " + mask + " }", config));  // which has no ranges
+  }
+}
+
 TEST_CASE("key maps: a mask that shows most blocks in part has small ones") {
   if (cannot_run_sm_90a()) return;
   if (device(device_under_test()).arch.interpreted) {

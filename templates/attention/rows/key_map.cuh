@@ -1,13 +1,15 @@
 // The kernel that finds out which blocks of columns the text of a mask shows to a tile of rows (common/key_map.cuh). Rows are queries
-// and columns keys, or for gradients of keys the other way round. It evaluates the text for each pair that the problem's mask,
-// windows and chunks show, or once a row and block of columns where the mask answers by blocks, until a block is known to be shown in
-// part.
+// and columns keys, or for gradients of keys the other way round. It evaluates the text once for all
+// positions of a block, with ranges in place of integers, if the text can have them. If that does not tell, it evaluates each pair that
+// the problem's mask, windows and chunks show, or one for a row and block of columns where the mask answers by blocks, until a block is
+// known to be shown in part.
 //
 // Launch: one thread block per eight blocks of columns of a tile, and one warp per block of columns.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
 #include "attention/common/score_mod.cuh"
+#include "attention/rows/range_text.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2 {
@@ -23,6 +25,22 @@ struct Shown {
   }
   FA2_DEVICE bool is_part() const { return ptx::vote_any(any) && ptx::vote_any(!all); }
 };
+
+/// A tile's rows and a block of columns: [row_begin, row_end) and [col_begin, col_end), all of which exist, unless one is empty.
+struct MapBlock {
+  int row_begin, row_end, col_begin, col_end;
+};
+
+/// Returns the positions from `first` to `last`, of all heads that share a tile.
+template <class Config>
+FA2_DEVICE score::RangePosition range_of(const ScorePositions<Config>& positions,
+                                         const score::Position& first, const score::Position& last) {
+  const int heads = Config::packs_heads ? positions.params.packing.heads : 1,
+            head = positions.at.head * heads;
+  return {
+      first.batch, {head, head + heads - 1}, {first.query, last.query}, {first.key, last.key}, first.queries,
+      first.keys};
+}
 
 /// Rows of queries, in the order of a forward's tiles, and columns of keys.
 template <class Config>
@@ -58,57 +76,82 @@ struct KeyRowsOfMap {
   FA2_DEVICE score::Position position(int row, int col) const { return positions.in_row(col)(row); }
 };
 
-/// Evaluates the text for a tile's rows and a block of columns, by one warp. Each lane has its own rows, so that what follows from a
-/// row is computed once.
-template <class Config, class Rows>
-FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_col,
-                          Shown& shown) {
-  constexpr int kColsBetweenVotes = 16;
-  const int row_end = first_row + Config::tile_m < rows.rows() ? first_row + Config::tile_m : rows.rows();
-  const int col_end = first_col + Config::tile_n < rows.cols() ? first_col + Config::tile_n : rows.cols();
+/// Calls evaluate(row, column) for a pair of each row and columns [begin, end) that the problem's mask, windows and chunks show, the
+/// first one, where there is one. Each lane has its own rows.
+template <class Rows, class Evaluate>
+FA2_DEVICE void each_first_pair(const Rows& rows, const MapBlock& block, int begin, int end,
+                                const Evaluate& evaluate) {
   FA2_NO_UNROLL
-  for (int row = first_row + ptx::lane_index(); row - ptx::lane_index() < row_end; row += 32) {
-    const bool exists = row < row_end && rows.has(row);
+  for (int row = block.row_begin + ptx::lane_index(); row < block.row_end; row += 32) {
+    if (!rows.has(row)) continue;
+    int col = begin;
+    while (col < end && !rows.sees(row, col)) ++col;
+    if (col < end) evaluate(row, col);
+  }
+}
+
+/// Evaluates the text of all pairs at once. Returns false if that does not tell what it shows.
+template <class Rows>
+FA2_DEVICE bool add_shown_range(const Rows& rows, const score::Text& text, const MapBlock& block,
+                                Shown& shown) {
+  if (block.row_begin >= block.row_end || block.col_begin >= block.col_end) return true;
+  const score::Range range = score::RangeText{text.captures}.mask(
+      range_of(rows.positions, rows.position(block.row_begin, block.col_begin),
+               rows.position(block.row_end - 1, block.col_end - 1)));
+  if (range.has_zero() && !range.is_zero()) return false;
+  each_first_pair(rows, block, block.col_begin, block.col_end,
+                  [&](int, int) { shown.add(!range.is_zero()); });
+  return true;
+}
+
+/// Evaluates the text of each pair, by one warp, so that what follows from a row is computed once.
+template <class Rows>
+FA2_DEVICE void add_shown_pairs(const Rows& rows, const score::Text& text, const MapBlock& block,
+                                Shown& shown) {
+  constexpr int kColsBetweenVotes = 16;
+  FA2_NO_UNROLL
+  for (int row = block.row_begin + ptx::lane_index(); row - ptx::lane_index() < block.row_end; row += 32) {
+    const bool exists = row < block.row_end && rows.has(row);
     FA2_NO_UNROLL
-    for (int first = first_col; first < col_end; first += kColsBetweenVotes) {
+    for (int first = block.col_begin; first < block.col_end; first += kColsBetweenVotes) {
       FA2_UNROLL
       for (int i = 0; i < kColsBetweenVotes; ++i) {
         const int col = first + i;
-        if (exists && col < col_end && rows.sees(row, col)) shown.add(text.mask(rows.position(row, col)));
+        if (exists && col < block.col_end && rows.sees(row, col))
+          shown.add(text.mask(rows.position(row, col)));
       }
       if (shown.is_part()) return;
     }
   }
 }
 
-/// Like add_shown() of a mask that answers the same for all columns of its own blocks: evaluates it once for each.
-template <class Config, class Rows>
-FA2_DEVICE void add_shown_blocks(const Rows& rows, const score::Text& text, int first_row, int first_col,
+/// Evaluates the text of a mask that answers the same for all columns of its own blocks: once for each.
+template <class Rows>
+FA2_DEVICE void add_shown_blocks(const Rows& rows, const score::Text& text, const MapBlock& block,
                                  Shown& shown) {
-  const int row_end = first_row + Config::tile_m < rows.rows() ? first_row + Config::tile_m : rows.rows();
-  const int col_end = first_col + Config::tile_n < rows.cols() ? first_col + Config::tile_n : rows.cols();
   FA2_NO_UNROLL
-  for (int col = first_col; col < col_end && !shown.is_part();) {
-    const int next = (col / Rows::block_cols + 1) * Rows::block_cols, end = next < col_end ? next : col_end;
-    FA2_NO_UNROLL
-    for (int row = first_row + ptx::lane_index(); row < row_end; row += 32) {
-      if (!rows.has(row)) continue;
-      int seen = col;
-      while (seen < end && !rows.sees(row, seen)) ++seen;
-      if (seen < end) shown.add(text.mask(rows.position(row, seen)));
-    }
+  for (int col = block.col_begin; col < block.col_end && !shown.is_part();) {
+    const int next = (col / Rows::block_cols + 1) * Rows::block_cols;
+    const int end = next < block.col_end ? next : block.col_end;
+    each_first_pair(rows, block, col, end,
+                    [&](int row, int seen) { shown.add(text.mask(rows.position(row, seen))); });
     col = end;
   }
 }
 
 /// Adds what the text shows of a block of columns to the rows of a tile.
 template <class Config, class Rows>
-FA2_DEVICE void add_shown_to(const Rows& rows, const score::Text& text, int first_row, int first_col,
-                             Shown& shown) {
+FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_col,
+                          Shown& shown) {
+  const int row_end = first_row + Config::tile_m, col_end = first_col + Config::tile_n;
+  const MapBlock block{first_row, row_end < rows.rows() ? row_end : rows.rows(), first_col,
+                       col_end < rows.cols() ? col_end : rows.cols()};
+  if constexpr (score::RangeText::exists)
+    if (add_shown_range(rows, text, block, shown)) return;
   if constexpr (Rows::block_cols > 1)
-    add_shown_blocks<Config>(rows, text, first_row, first_col, shown);
+    add_shown_blocks(rows, text, block, shown);
   else
-    add_shown<Config>(rows, text, first_row, first_col, shown);
+    add_shown_pairs(rows, text, block, shown);
 }
 
 /// Returns what the text shows of a block of columns to a tile.
@@ -120,14 +163,14 @@ FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>
   Shown shown;
   if constexpr (Config::key_map == kMapOfQueries) {
     const ScorePositions<Config> positions{params, mask.shape, at};
-    add_shown_to<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+    add_shown<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
   } else {
     // Each query head of the key/value head may see others.
     const int group = params.queries_per_kv;
     for (int i = 0; i < group && !shown.is_part(); ++i) {
       const TileCoordinates of_head{at.q_tile, at.head * group + i, at.batch};
       const ScorePositions<Config> positions{params, mask.shape, of_head};
-      add_shown_to<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+      add_shown<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
       if (!score::Text::mask_reads_head) break;
     }
   }

@@ -1,4 +1,5 @@
 // What texts of scores may contain, and their numbers.
+#include <core/text_reads.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fa2/score_text.h>
@@ -72,6 +73,28 @@ TEST_CASE("score text: one message lists all that is wrong") {
     CHECK(refused.violations().size() == 4);
   }
   CHECK_THROWS_WITH_AS(make_score_text({}), doctest::Contains("must have at least one text"), InvalidRequest);
+}
+
+TEST_CASE("score text: which masks can be evaluated by ranges") {
+  const auto has = [](const std::string& mask) {
+    return mask_has_ranges({.mask = mask,
+                            .captures = {{"ids", CaptureType::i64, 2},
+                                         {"n", CaptureType::i32},
+                                         {"gain", CaptureType::f32, 1},
+                                         {"pair", CaptureType::f32, CaptureSpec::kPerScore}}});
+  };
+  CHECK(has("return at.key <= at.query;"));
+  CHECK(
+      has("const auto t0 = ids(at.batch, at.query); // a row\nreturn t0 == ids(at.batch, at.key) && at.key > "
+          "5LL;"));
+  CHECK(has("const int row = at.query / 64; return !(row != at.key / 64) || abs(row) < n();"));
+  for (const char* const mask :
+       {"", "if (at.key < 3) return true; return false;", "return at.key < 3 ? true : false;",
+        "for (int i = 0; i < 3; ++i) return true; return false;", "int i = 0; i += 1; return i == at.key;",
+        "return gain(at.key) > 0;", "return pair(at) > 0;", "return at.key * 0.5f < 3;",
+        "return at.key < .5;", "return at.key < 5u;", "return at.key < 0x10;", "return unsigned(at.key) < 3;",
+        "return helper(at.key);", "const auto other = at; return other.key < 3;", "{ return at.key < 3; }"})
+    CHECK_MESSAGE(!has(mask), mask);
 }
 
 TEST_CASE("score text: eight threads at once get the same numbers") {

@@ -1,0 +1,215 @@
+// Integers of a text as ranges, so that one evaluation says what the text of a mask shows of a whole block of positions.
+#pragma once
+
+#include "attention/common/captured.cuh"
+#include "attention/common/score_functions.cuh"
+#include "ptx/barrier.cuh"
+
+namespace fa2::score {
+
+/// The least and the greatest value that an integer may have. Conditions are 0 or 1. An operation gives a range that holds all of its
+/// results, and perhaps others.
+struct Range {
+  static constexpr i64 kLeastInt = -2147483648LL, kMostInt = 2147483647;
+
+  i64 least;
+  i64 most;
+
+  Range() = default;
+  FA2_DEVICE Range(i64 constant) : least(constant), most(constant) {}  // NOLINT: a constant is a range
+  FA2_DEVICE Range(i64 from, i64 to) : least(from), most(to) {}
+
+  FA2_DEVICE static Range unknown() { return {-9223372036854775807LL - 1, 9223372036854775807LL}; }
+  FA2_DEVICE static Range condition(bool never, bool always) { return {always ? 1 : 0, never ? 0 : 1}; }
+
+  FA2_DEVICE bool is_constant() const { return least == most; }
+  FA2_DEVICE bool is_int() const { return least >= kLeastInt && most <= kMostInt; }
+  FA2_DEVICE bool is_zero() const { return least == 0 && most == 0; }
+  FA2_DEVICE bool has_zero() const { return least <= 0 && most >= 0; }
+};
+
+FA2_DEVICE i64 smaller(i64 a, i64 b) {
+  return a < b ? a : b;
+}
+FA2_DEVICE i64 larger(i64 a, i64 b) {
+  return a > b ? a : b;
+}
+
+/// Returns the results of an operation that is monotone in each operand. Those that an int would not hold are unknown.
+template <class Operation>
+FA2_DEVICE Range of_corners(Range a, Range b, const Operation& operation) {
+  if (!a.is_int() || !b.is_int()) return Range::unknown();
+  const i64 w = operation(a.least, b.least), x = operation(a.least, b.most);
+  const i64 y = operation(a.most, b.least), z = operation(a.most, b.most);
+  const Range range{smaller(smaller(w, x), smaller(y, z)), larger(larger(w, x), larger(y, z))};
+  return range.is_int() ? range : Range::unknown();
+}
+
+FA2_DEVICE Range operator+(Range a, Range b) {
+  return of_corners(a, b, [](i64 x, i64 y) { return x + y; });
+}
+FA2_DEVICE Range operator-(Range a, Range b) {
+  return of_corners(a, b, [](i64 x, i64 y) { return x - y; });
+}
+FA2_DEVICE Range operator+(Range a) {
+  return a;
+}
+FA2_DEVICE Range operator-(Range a) {
+  return Range(0) - a;
+}
+FA2_DEVICE Range operator*(Range a, Range b) {
+  return of_corners(a, b, [](i64 x, i64 y) { return x * y; });
+}
+FA2_DEVICE Range operator/(Range a, Range b) {
+  if (b.has_zero()) return Range::unknown();
+  return of_corners(a, b, [](i64 x, i64 y) { return x / y; });
+}
+/// Has a remainder's own range only of one quotient and a constant.
+FA2_DEVICE Range operator%(Range a, Range b) {
+  if (!a.is_int() || !b.is_constant() || b.least <= 0) return Range::unknown();
+  const i64 size = b.least;
+  if (a.least / size == a.most / size && (a.least >= 0) == (a.most >= 0))
+    return {a.least % size, a.most % size};
+  return {a.least < 0 ? 1 - size : 0, a.most > 0 ? size - 1 : 0};
+}
+FA2_DEVICE Range operator<<(Range a, Range bits) {
+  if (bits.least < 0 || bits.most > 31) return Range::unknown();
+  return of_corners(a, bits, [](i64 x, i64 n) { return x * (1LL << n); });
+}
+FA2_DEVICE Range operator>>(Range a, Range bits) {
+  if (bits.least < 0 || bits.most > 31) return Range::unknown();
+  return of_corners(a, bits, [](i64 x, i64 n) { return x >> n; });
+}
+FA2_DEVICE Range operator~(Range a) {
+  return Range(-1) - a;
+}
+/// Has a range of its own for low bits, as a % of a power of two has them, and for numbers that are not negative.
+FA2_DEVICE Range operator&(Range a, Range b) {
+  if (a.is_constant() && b.is_constant()) return a.least & b.least;
+  if (!a.is_int() || !b.is_int()) return Range::unknown();
+  if (a.is_constant()) return b & a;
+  const i64 size = b.least + 1;
+  const bool are_low_bits = b.is_constant() && b.least > 0 && (b.least & size) == 0;
+  if (are_low_bits && a.least >= 0) return a % size;
+  if (a.least >= 0 && b.least >= 0) return {0, smaller(a.most, b.most)};
+  return a.least >= 0 ? Range{0, a.most} : b.least >= 0 ? Range{0, b.most} : Range::unknown();
+}
+/// Returns the least number of ones that has all bits of a number that is not negative.
+FA2_DEVICE i64 all_bits_of(i64 x) {
+  for (int shift = 1; shift < 32; shift *= 2) x |= x >> shift;
+  return x;
+}
+FA2_DEVICE Range operator|(Range a, Range b) {
+  if (a.is_constant() && b.is_constant()) return a.least | b.least;
+  if (!a.is_int() || !b.is_int() || a.least < 0 || b.least < 0) return Range::unknown();
+  return {larger(a.least, b.least), all_bits_of(a.most | b.most)};
+}
+FA2_DEVICE Range operator^(Range a, Range b) {
+  if (a.is_constant() && b.is_constant()) return a.least ^ b.least;
+  if (!a.is_int() || !b.is_int() || a.least < 0 || b.least < 0) return Range::unknown();
+  return {0, all_bits_of(a.most | b.most)};
+}
+
+FA2_DEVICE Range operator<(Range a, Range b) {
+  return Range::condition(a.least >= b.most, a.most < b.least);
+}
+FA2_DEVICE Range operator>(Range a, Range b) {
+  return b < a;
+}
+FA2_DEVICE Range operator!(Range a) {
+  return Range::condition(!a.has_zero(), a.is_zero());
+}
+FA2_DEVICE Range operator<=(Range a, Range b) {
+  return !(b < a);
+}
+FA2_DEVICE Range operator>=(Range a, Range b) {
+  return !(a < b);
+}
+FA2_DEVICE Range operator==(Range a, Range b) {
+  return Range::condition(a.most < b.least || b.most < a.least,
+                          a.is_constant() && b.is_constant() && a.least == b.least);
+}
+FA2_DEVICE Range operator!=(Range a, Range b) {
+  return !(a == b);
+}
+FA2_DEVICE Range operator&&(Range a, Range b) {
+  return Range::condition(a.is_zero() || b.is_zero(), !a.has_zero() && !b.has_zero());
+}
+FA2_DEVICE Range operator||(Range a, Range b) {
+  return Range::condition(a.is_zero() && b.is_zero(), !a.has_zero() || !b.has_zero());
+}
+
+FA2_DEVICE Range min(Range a, Range b) {
+  return {smaller(a.least, b.least), smaller(a.most, b.most)};
+}
+FA2_DEVICE Range max(Range a, Range b) {
+  return {larger(a.least, b.least), larger(a.most, b.most)};
+}
+FA2_DEVICE Range abs(Range a) {
+  if (!a.is_int()) return Range::unknown();
+  const Range size = max(a, -a);
+  return a.has_zero() ? Range{0, size.most} : size;
+}
+FA2_DEVICE Range floor_div(Range a, Range b) {
+  if (b.least <= 0) return Range::unknown();
+  return of_corners(a, b, [](i64 x, i64 y) { return x / y - (x % y < 0 ? 1 : 0); });
+}
+FA2_DEVICE Range remainder(Range a, Range b) {
+  if (!b.is_constant() || b.least <= 0) return Range::unknown();
+  const Range quotient = floor_div(a, b);
+  return quotient.is_constant() && quotient.is_int() ? a - quotient * b : Range{0, b.least - 1};
+}
+FA2_DEVICE Range select(Range condition, Range a, Range b) {
+  if (!condition.has_zero()) return a;
+  if (condition.is_zero()) return b;
+  return {smaller(a.least, b.least), larger(a.most, b.most)};
+}
+
+/// The positions of a block of scores.
+struct RangePosition {
+  Range batch, head, query, key, queries, keys;
+};
+
+/// Returns the smallest number of all lanes.
+FA2_DEVICE i64 smallest_of_lanes(i64 x) {
+  FA2_UNROLL
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const u32 low = ptx::shfl_bfly(static_cast<u32>(x), mask);
+    const u32 high = ptx::shfl_bfly(static_cast<u32>(static_cast<u64>(x) >> 32), mask);
+    x = smaller(x, static_cast<i64>(static_cast<u64>(high) << 32 | low));
+  }
+  return x;
+}
+/// Returns a range that holds those of all lanes.
+FA2_DEVICE Range of_lanes(Range range) {
+  return {smallest_of_lanes(range.least), ~smallest_of_lanes(~range.most)};
+}
+
+/// Returns the range of the elements of a tensor at all indices in ranges, which all lanes of a warp have alike. Of too many elements,
+/// or where an index may lie outside, it is unknown.
+template <class Element, class... Index>
+FA2_DEVICE Range elements_in(const CaptureParams& capture, Index... index) {
+  constexpr i64 kMostElements = 512;
+  i64 count = 1;
+  bool are_inside = true;
+  int dimension = 0;
+  ((are_inside = are_inside && index.least >= 0 && index.most < capture.sizes[dimension++],
+    count =
+        are_inside && count <= kMostElements ? count * (index.most - index.least + 1) : kMostElements + 1),
+   ...);
+  if (!are_inside || count > kMostElements) return Range::unknown();
+  Range found{Range::unknown().most, Range::unknown().least};  // of no element
+  for (int i = ptx::lane_index(); i < static_cast<int>(count); i += 32) {
+    int rest = i;
+    const auto next = [&](Range of) {
+      const int length = static_cast<int>(of.most - of.least + 1), place = rest % length;
+      rest /= length;
+      return static_cast<int>(of.least) + place;
+    };
+    const i64 value = element_at<Element>(capture, offset_in(capture, next(index)...));
+    found = {smaller(found.least, value), larger(found.most, value)};
+  }
+  return of_lanes(found);
+}
+
+}  // namespace fa2::score
