@@ -195,8 +195,8 @@ def cases_of(module, only, tests):
                     yield kind(name)
 
 
-def run(path, values, only, keeps_blocks):
-    """Returns the records of all tests."""
+def run(path, values, only, keeps_blocks, part):
+    """Returns the records of a part (number from 1, parts) of all tests."""
     tests, code = load(path, values)
     binding = Binding(keeps_blocks)
     module = types.ModuleType("flex_conformance_tests")
@@ -205,7 +205,8 @@ def run(path, values, only, keeps_blocks):
     with contextlib.redirect_stdout(sys.stderr):  # for what PyTorch's tests print
         exec(code, vars(module))
         results = Results(tests, binding)
-        for case in cases_of(module, only, tests):
+        number, parts = part
+        for case in list(cases_of(module, only, tests))[number - 1 :: parts]:
             case.run(results)
         print()
     return results.records
@@ -229,17 +230,25 @@ def table_of(records):
     return lines
 
 
+def part_of(text):
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text}, must be I/N: for example 1/4")
+    return int(match[1]), int(match[2])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="PyTorch's test_flex_attention.py")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a value that FILE assigns, such as S=64; may be repeated")
     parser.add_argument("--only", metavar="PART", default="", help="tests whose names have this part")
+    parser.add_argument("--part", metavar="I/N", type=part_of, default=(1, 1), help="the I-th of N parts, for N processes at once")
     parser.add_argument("--blocks", action="store_true", help="pass the blocks of PyTorch's masks too, instead of fa2's masks")
     parser.add_argument("--json", action="store_true", help="print a record of each test, as JSON")
     given = parser.parse_args()
     if wrong := [x for x in given.set if "=" not in x]:
         parser.error(f"--set {wrong[0]}, must be NAME=VALUE: for example S=64")
-    records = run(given.file, dict(x.split("=", 1) for x in given.set), given.only, given.blocks)
+    records = run(given.file, dict(x.split("=", 1) for x in given.set), given.only, given.blocks, given.part)
     print(json.dumps(records, indent=1) if given.json else "\n".join(table_of(records)))
     sys.exit(any(record["result"] == FAILED for record in records))
 

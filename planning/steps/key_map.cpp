@@ -1,4 +1,6 @@
-// The launch that makes a map: a thread block per eight KV blocks of a tile.
+// The launch that makes a map: a thread block per eight KV blocks of a tile, or per 32 (templates/attention/rows/key_map.cuh).
+#include <core/text_reads.h>
+#include <fa2/score_text.h>
 #include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/step_request.h>
@@ -18,7 +20,6 @@ void fill_key_map(const Step& step, const Call& call, ParamsBuffer& buffer) {
 }  // namespace
 
 Step key_map_step(const StepRequest& request) {
-  constexpr std::int64_t kBytesOfWord = 4;  // a thread block makes a byte
   const AttentionProblem& p = request.problem.as<AttentionProblem>();
   KernelConfig of_forward = request.config;
   of_forward.kernel = KernelId::forward_sm80;  // so that heads share tiles as they do there
@@ -28,8 +29,8 @@ Step key_map_step(const StepRequest& request) {
   step.kernel = request.kernel;
   step.config = request.config;
   set_texts(step, p);
-  step.shape = {.grid =
-                    static_cast<std::uint32_t>(step.texts.map.rows() * step.texts.map.words * kBytesOfWord)};
+  const std::int64_t parts = mask_has_ranges(score_texts(p.score_text)) ? 1 : 4;  // of a word
+  step.shape = {.grid = static_cast<std::uint32_t>(step.texts.map.rows() * step.texts.map.words * parts)};
   step.uses = {{Role::cu_seqlens_q, Access::read},
                {Role::cu_seqlens_k, Access::read},
                {Role::seqused_q, Access::read},

@@ -91,15 +91,15 @@ TEST_CASE("score ranges hold the results of all numbers in them") {
       {"!a"},
       {"a && b"},
       {"a || b"},
-      {"min(a, b)"},
-      {"max(a, b)"},
-      {"abs(a)"},
+      {"score::min(a, b)"},
+      {"score::max(a, b)"},
+      {"score::abs(a)"},
       {"floor_div(a, b)", false, "b != 0"},
       {"floor_div(a, 5)"},
       {"remainder(a, 6)", false},
       {"remainder(a, b)", false, "b != 0"},
       {"select(a < b, a, 3)", false},
-      {"abs((a & 3) - (b & 3)) <= 2 || a / 4 == b / 4", false},
+      {"score::abs((a & 3) - (b & 3)) <= 2 || a / 4 == b / 4", false},
   };
   for (const Operation& operation : operations) {
     INFO(operation.text);

@@ -4,7 +4,8 @@
 // the problem's mask, windows and chunks show, or one for a row and block of columns where the mask answers by blocks, until a block is
 // known to be shown in part.
 //
-// Launch: one thread block per eight blocks of columns of a tile, and one warp per block of columns.
+// Launch: one thread block per 32 blocks of columns of a tile, if the text has ranges, and one warp per four of them; otherwise one per
+// eight, and one warp per block of columns.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
@@ -90,18 +91,15 @@ FA2_DEVICE void each_first_pair(const Rows& rows, const MapBlock& block, int beg
   }
 }
 
-/// Evaluates the text of all pairs at once. Returns false if that does not tell what it shows.
+/// What a text shows of a block of columns, evaluated with ranges.
+enum class RangeAnswer : int { unknown, hides, shows };
+
 template <class Rows>
-FA2_DEVICE bool add_shown_range(const Rows& rows, const score::Text& text, const MapBlock& block,
-                                Shown& shown) {
-  if (block.row_begin >= block.row_end || block.col_begin >= block.col_end) return true;
+FA2_DEVICE RangeAnswer answer_of_range(const Rows& rows, const score::Text& text, const MapBlock& block) {
   const score::Range range = score::RangeText{text.captures}.mask(
       range_of(rows.positions, rows.position(block.row_begin, block.col_begin),
                rows.position(block.row_end - 1, block.col_end - 1)));
-  if (range.has_zero() && !range.is_zero()) return false;
-  each_first_pair(rows, block, block.col_begin, block.col_end,
-                  [&](int, int) { shown.add(!range.is_zero()); });
-  return true;
+  return range.is_zero() ? RangeAnswer::hides : range.has_zero() ? RangeAnswer::unknown : RangeAnswer::shows;
 }
 
 /// Evaluates the text of each pair, by one warp, so that what follows from a row is computed once.
@@ -139,71 +137,103 @@ FA2_DEVICE void add_shown_blocks(const Rows& rows, const score::Text& text, cons
   }
 }
 
-/// Adds what the text shows of a block of columns to the rows of a tile.
+/// Columns of blocks that a warp maps.
+constexpr int kBlocksOfWarp = score::RangeText::exists ? 32 / score::kLanesOfRange : 1;
+
+/// What the text shows of a warp's blocks of columns: a bit each.
+struct MapBits {
+  u32 seen = 0;
+  u32 whole = (1u << kBlocksOfWarp) - 1;
+
+  FA2_DEVICE bool is_part(int block) const { return (seen & ~whole) >> block & 1; }
+  FA2_DEVICE void add(int block, const Shown& shown) {
+    if (ptx::vote_any(shown.any)) seen |= 1u << block;
+    if (ptx::vote_any(!shown.all)) whole &= ~(1u << block);
+  }
+};
+
+/// Adds what the text shows of a warp's blocks to the rows of a tile.
 template <class Config, class Rows>
-FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_col,
-                          Shown& shown) {
-  const int row_end = first_row + Config::tile_m, col_end = first_col + Config::tile_n;
-  const MapBlock block{first_row, row_end < rows.rows() ? row_end : rows.rows(), first_col,
-                       col_end < rows.cols() ? col_end : rows.cols()};
+FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_row, int first_block,
+                          MapBits& bits) {
+  const auto block_of = [&](int i) {
+    const int row_end = first_row + Config::tile_m, first_col = (first_block + i) * Config::tile_n;
+    const int col_end = first_col + Config::tile_n;
+    return MapBlock{first_row, row_end < rows.rows() ? row_end : rows.rows(), first_col,
+                    col_end < rows.cols() ? col_end : rows.cols()};
+  };
+  auto answer = RangeAnswer::unknown;
   if constexpr (score::RangeText::exists)
-    if (add_shown_range(rows, text, block, shown)) return;
-  if constexpr (Rows::block_cols > 1)
-    add_shown_blocks(rows, text, block, shown);
-  else
-    add_shown_pairs(rows, text, block, shown);
+    answer = answer_of_range(rows, text, block_of(ptx::lane_index() / score::kLanesOfRange));
+  FA2_NO_UNROLL
+  for (int i = 0; i < kBlocksOfWarp; ++i) {
+    const auto of_block = RangeAnswer(ptx::shfl_idx(static_cast<int>(answer), i * score::kLanesOfRange % 32));
+    if (of_block == RangeAnswer::hides || bits.is_part(i)) continue;
+    const MapBlock block = block_of(i);
+    Shown shown;
+    if (of_block == RangeAnswer::shows)
+      each_first_pair(rows, block, block.col_begin, block.col_end, [&](int, int) { shown.add(true); });
+    else if constexpr (Rows::block_cols > 1)
+      add_shown_blocks(rows, text, block, shown);
+    else
+      add_shown_pairs(rows, text, block, shown);
+    bits.add(i, shown);
+  }
 }
 
-/// Returns what the text shows of a block of columns to a tile.
+/// Returns what the text shows of a warp's blocks of columns to a tile.
 template <class Config>
-FA2_DEVICE Shown shown_to_tile(const AttentionParams& params, const Mask<Config>& mask,
-                               const TileCoordinates& at, int block) {
+FA2_DEVICE MapBits shown_to_tile(const AttentionParams& params, const Mask<Config>& mask,
+                                 const TileCoordinates& at, int first_block) {
   const score::Text text{params};
-  const int first_row = at.q_tile * Config::tile_m, first_col = block * Config::tile_n;
-  Shown shown;
+  const int first_row = at.q_tile * Config::tile_m;
+  MapBits bits;
   if constexpr (Config::key_map == kMapOfQueries) {
     const ScorePositions<Config> positions{params, mask.shape, at};
-    add_shown<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
+    add_shown<Config>(QueryRowsOfMap<Config>{mask, positions}, text, first_row, first_block, bits);
   } else {
     // Each query head of the key/value head may see others.
-    const int group = params.queries_per_kv;
-    for (int i = 0; i < group && !shown.is_part(); ++i) {
-      const TileCoordinates of_head{at.q_tile, at.head * group + i, at.batch};
+    const int group = score::Text::mask_reads_head ? params.queries_per_kv : 1;
+    for (int i = 0; i < group; ++i) {
+      const TileCoordinates of_head{at.q_tile, at.head * params.queries_per_kv + i, at.batch};
       const ScorePositions<Config> positions{params, mask.shape, of_head};
-      add_shown<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_col, shown);
-      if (!score::Text::mask_reads_head) break;
+      add_shown<Config>(KeyRowsOfMap<Config>{mask, positions}, text, first_row, first_block, bits);
     }
   }
-  return {ptx::vote_any(shown.any), !ptx::vote_any(!shown.all)};
+  return bits;
 }
 
-/// Runs one thread block, which makes a byte of each kind of bits.
+/// Runs one thread block, which makes a byte of each kind of bits, or a word if its warps have four bits each.
 template <class Config, class Params>
 FA2_DEVICE void make_key_map(const Params& params) {
-  constexpr int kBlocks = 8;  // a bit each
-  static_assert(Config::warps == kBlocks, "a warp per block of columns");
+  constexpr int kBlocks = Config::warps * kBlocksOfWarp;  // a bit each
+  static_assert(kBlocks == 8 || kBlocks == 32, "a byte or a word");
   const KeyMapParams& map = params.key_map;
-  const int bytes = 4 * map.words, number = static_cast<int>(ptx::block_index());
-  const int byte = number % bytes, tile = number / bytes % map.tiles, entry = number / bytes / map.tiles;
+  const int parts = 32 / kBlocks * map.words, number = static_cast<int>(ptx::block_index());
+  const int part = number % parts, tile = number / parts % map.tiles, entry = number / parts / map.tiles;
   const TileCoordinates at{tile, entry % map.heads, entry / map.heads};
   const Mask<Config> mask = mask_of<Config>(params, shape_of<Config>(params, at.batch));
   const int warp = ptx::warp_index();
-  const Shown shown = shown_to_tile(params, mask, at, kBlocks * byte + warp);
+  const MapBits bits = shown_to_tile(params, mask, at, kBlocks * part + kBlocksOfWarp * warp);
   const SharedAddress shared = ptx::dynamic_shared();
   if (ptx::lane_index() == 0)
-    ptx::st_shared_u32(shared + 4 * static_cast<u32>(warp), (shown.any ? 1 : 0) | (shown.all ? 2 : 0));
+    ptx::st_shared_u32(shared + 4 * static_cast<u32>(warp), bits.seen | bits.whole << 16);
   ptx::bar_sync();
   if (ptx::thread_index() != 0) return;
   u32 seen = 0, whole = 0;
   FA2_UNROLL
-  for (int i = 0; i < kBlocks; ++i) {
-    const u32 bits = ptx::ld_shared_u32(shared + 4 * static_cast<u32>(i));
-    seen |= (bits & 1) << i;
-    whole |= (bits >> 1) << i;
+  for (int i = 0; i < Config::warps; ++i) {
+    const u32 both = ptx::ld_shared_u32(shared + 4 * static_cast<u32>(i));
+    seen |= (both & 0xffff) << (i * kBlocksOfWarp);
+    whole |= (both >> 16) << (i * kBlocksOfWarp);
   }
   const KeyMapWords words = KeyMapWords::of(map, tile, at.head, at.batch);
-  ptx::st_global_u8(reinterpret_cast<unsigned char*>(const_cast<int*>(words.seen)) + byte, seen);
-  ptx::st_global_u8(reinterpret_cast<unsigned char*>(const_cast<int*>(words.whole)) + byte, whole);
+  const auto store = [&](const int* row, u32 value) {
+    auto* const to = reinterpret_cast<unsigned char*>(const_cast<int*>(row)) + kBlocks / 8 * part;
+    kBlocks == 8 ? ptx::st_global_u8(to, value) : ptx::st_global_u32(to, value);
+  };
+  store(words.seen, seen);
+  store(words.whole, whole);
 }
 
 }  // namespace fa2

@@ -87,10 +87,10 @@ FA2_DEVICE Range operator~(Range a) {
 FA2_DEVICE Range operator&(Range a, Range b) {
   if (a.is_constant() && b.is_constant()) return a.least & b.least;
   if (!a.is_int() || !b.is_int()) return Range::unknown();
-  if (a.is_constant()) return b & a;
-  const i64 size = b.least + 1;
-  const bool are_low_bits = b.is_constant() && b.least > 0 && (b.least & size) == 0;
-  if (are_low_bits && a.least >= 0) return a % size;
+  const Range bits = b.is_constant() ? b : a, number = b.is_constant() ? a : b;
+  const i64 size = bits.least + 1;
+  const bool are_low_bits = bits.is_constant() && bits.least > 0 && (bits.least & size) == 0;
+  if (are_low_bits && number.least >= 0) return number % size;
   if (a.least >= 0 && b.least >= 0) return {0, smaller(a.most, b.most)};
   return a.least >= 0 ? Range{0, a.most} : b.least >= 0 ? Range{0, b.most} : Range::unknown();
 }
@@ -170,46 +170,59 @@ struct RangePosition {
   Range batch, head, query, key, queries, keys;
 };
 
-/// Returns the smallest number of all lanes.
-FA2_DEVICE i64 smallest_of_lanes(i64 x) {
+/// How many lanes find the range of a block together. Other lanes of the warp do so for other blocks.
+constexpr int kLanesOfRange = 8;
+
+FA2_DEVICE int of_other_lane(int x, int lane_mask) {
+  return static_cast<int>(ptx::shfl_bfly(static_cast<u32>(x), lane_mask));
+}
+FA2_DEVICE i64 of_other_lane(i64 x, int lane_mask) {
+  const auto bits = static_cast<u64>(x);
+  const u32 low = ptx::shfl_bfly(static_cast<u32>(bits), lane_mask);
+  const u32 high = ptx::shfl_bfly(static_cast<u32>(bits >> 32), lane_mask);
+  return static_cast<i64>(static_cast<u64>(high) << 32 | low);
+}
+/// Returns the smallest number of this lane's block.
+template <class Number>
+FA2_DEVICE Number smallest_of_block(Number x) {
   FA2_UNROLL
-  for (int mask = 16; mask > 0; mask /= 2) {
-    const u32 low = ptx::shfl_bfly(static_cast<u32>(x), mask);
-    const u32 high = ptx::shfl_bfly(static_cast<u32>(static_cast<u64>(x) >> 32), mask);
-    x = smaller(x, static_cast<i64>(static_cast<u64>(high) << 32 | low));
+  for (int mask = kLanesOfRange / 2; mask > 0; mask /= 2) {
+    const Number other = of_other_lane(x, mask);
+    x = other < x ? other : x;
   }
   return x;
 }
-/// Returns a range that holds those of all lanes.
-FA2_DEVICE Range of_lanes(Range range) {
-  return {smallest_of_lanes(range.least), ~smallest_of_lanes(~range.most)};
-}
 
-/// Returns the range of the elements of a tensor at all indices in ranges, which all lanes of a warp have alike. Of too many elements,
-/// or where an index may lie outside, it is unknown.
+/// Returns the range of the elements of a tensor at all indices in ranges, which the lanes of a block have alike. It is unknown if they
+/// are too many, or an index may lie outside. All lanes of the warp must call it.
 template <class Element, class... Index>
 FA2_DEVICE Range elements_in(const CaptureParams& capture, Index... index) {
+  using Number = decltype(+element_at<Element>(capture, 0));
   constexpr i64 kMostElements = 512;
   i64 count = 1;
-  bool are_inside = true;
   int dimension = 0;
-  ((are_inside = are_inside && index.least >= 0 && index.most < capture.sizes[dimension++],
-    count =
-        are_inside && count <= kMostElements ? count * (index.most - index.least + 1) : kMostElements + 1),
-   ...);
-  if (!are_inside || count > kMostElements) return Range::unknown();
-  Range found{Range::unknown().most, Range::unknown().least};  // of no element
-  for (int i = ptx::lane_index(); i < static_cast<int>(count); i += 32) {
-    int rest = i;
+  const auto add_dimension = [&](Range of) {
+    const bool is_inside = of.least >= 0 && of.least <= of.most && of.most < capture.sizes[dimension];
+    ++dimension;
+    count = is_inside && count <= kMostElements ? count * (of.most - of.least + 1) : kMostElements + 1;
+  };
+  (add_dimension(index), ...);
+  const bool is_known = count <= kMostElements;
+  const int last = is_known ? static_cast<int>(count) - 1 : -1, lane = ptx::lane_index() % kLanesOfRange;
+  Number least = 0, most = 0;
+  for (int first = 0; first <= last; first += kLanesOfRange) {
+    int rest = first + lane < last ? first + lane : last;
     const auto next = [&](Range of) {
       const int length = static_cast<int>(of.most - of.least + 1), place = rest % length;
       rest /= length;
       return static_cast<int>(of.least) + place;
     };
-    const i64 value = element_at<Element>(capture, offset_in(capture, next(index)...));
-    found = {smaller(found.least, value), larger(found.most, value)};
+    const Number value = element_at<Element>(capture, offset_in(capture, next(index)...));
+    least = first == 0 || value < least ? value : least;
+    most = first == 0 || value > most ? value : most;
   }
-  return of_lanes(found);
+  least = smallest_of_block(least), most = ~smallest_of_block(~most);
+  return is_known ? Range{least, most} : Range::unknown();
 }
 
 }  // namespace fa2::score
