@@ -146,9 +146,10 @@ struct MapBits {
   u32 whole = (1u << kBlocksOfWarp) - 1;
 
   FA2_DEVICE bool is_part(int block) const { return (seen & ~whole) >> block & 1; }
+  FA2_DEVICE void add_hidden(int block) { whole &= ~(1u << block); }
   FA2_DEVICE void add(int block, const Shown& shown) {
     if (ptx::vote_any(shown.any)) seen |= 1u << block;
-    if (ptx::vote_any(!shown.all)) whole &= ~(1u << block);
+    if (ptx::vote_any(!shown.all)) add_hidden(block);
   }
 };
 
@@ -168,6 +169,7 @@ FA2_DEVICE void add_shown(const Rows& rows, const score::Text& text, int first_r
   FA2_NO_UNROLL
   for (int i = 0; i < kBlocksOfWarp; ++i) {
     const auto of_block = RangeAnswer(ptx::shfl_idx(static_cast<int>(answer), i * score::kLanesOfRange % 32));
+    if (of_block == RangeAnswer::hides) bits.add_hidden(i);
     if (of_block == RangeAnswer::hides || bits.is_part(i)) continue;
     const MapBlock block = block_of(i);
     Shown shown;

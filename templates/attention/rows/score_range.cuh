@@ -193,11 +193,22 @@ FA2_DEVICE Number smallest_of_block(Number x) {
   return x;
 }
 
+/// Return an element as an integer with a sign.
+FA2_DEVICE int signed_integer(int element) {
+  return element;
+}
+FA2_DEVICE int signed_integer(u32 element) {
+  return static_cast<int>(element);
+}
+FA2_DEVICE i64 signed_integer(i64 element) {
+  return element;
+}
+
 /// Returns the range of the elements of a tensor at all indices in ranges, which the lanes of a block have alike. It is unknown if they
 /// are too many, or an index may lie outside. All lanes of the warp must call it.
 template <class Element, class... Index>
 FA2_DEVICE Range elements_in(const CaptureParams& capture, Index... index) {
-  using Number = decltype(+element_at<Element>(capture, 0));
+  using Number = decltype(signed_integer(element_at<Element>(capture, 0)));
   constexpr i64 kMostElements = 512;
   i64 count = 1;
   int dimension = 0;
@@ -217,7 +228,7 @@ FA2_DEVICE Range elements_in(const CaptureParams& capture, Index... index) {
       rest /= length;
       return static_cast<int>(of.least) + place;
     };
-    const Number value = element_at<Element>(capture, offset_in(capture, next(index)...));
+    const Number value = signed_integer(element_at<Element>(capture, offset_in(capture, next(index)...)));
     least = first == 0 || value < least ? value : least;
     most = first == 0 || value > most ? value : most;
   }
