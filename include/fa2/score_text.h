@@ -72,7 +72,10 @@ struct ScoreCapture {
 struct MaskBlock {
   int queries = 1;
   int keys = 1;
-  friend bool operator==(const MaskBlock&, const MaskBlock&) = default;
+  friend bool operator==(const MaskBlock& a, const MaskBlock& b) {
+    return a.queries == b.queries && a.keys == b.keys;
+  }
+  friend bool operator!=(const MaskBlock& a, const MaskBlock& b) { return !(a == b); }
 };
 
 constexpr int kLargestMaskBlock = 1 << 20;  ///< of both members

@@ -52,9 +52,13 @@ std::vector<std::uint16_t> normal_words(std::size_t count, ElementType type);
 std::vector<std::uint16_t> latent_words(std::size_t count);
 
 /// Returns how two outputs of (rows, dim) elements differ by more than rounding, which is 4 units in the last place of the row's
-/// largest magnitude; nullopt if they do not. NaN and infinities differ from everything.
+/// largest finite magnitude; nullopt if they do not. NaN and infinities differ from everything. If scores `may_overflow`, where none is
+/// expected to be finite any written element will do.
 std::optional<std::string> difference(const std::vector<std::uint16_t>& expected,
-                                      const std::vector<std::uint16_t>& actual, std::int64_t dim,
-                                      DType dtype);
+                                      const std::vector<std::uint16_t>& actual, std::int64_t dim, DType dtype,
+                                      bool may_overflow = false);
+
+/// The bits of elements that no kernel has written: a NaN.
+constexpr std::uint16_t kUnwritten = 0xffff;
 
 }  // namespace fa2

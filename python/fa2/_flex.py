@@ -67,7 +67,8 @@ def flex_attention(
     head_dim, head_dim_v = query.shape[-1], value.shape[-1]
     mask_mod: Any = None if block_mask is None else mask_of(block_mask, query, key)
     if key.shape[0] != query.shape[0]:
-        key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
+        # Copies, because TMA reads no keys that sequences share, and gradients without it have a larger error.
+        key, value = (x.expand(query.shape[0], -1, -1, -1).contiguous() for x in (key, value))
     query, key, value = (pad_head_dim(x, multiple_of(key)) for x in (query, key, value))
     wants_lse = return_lse or (return_aux is not None and bool(return_aux.lse))
     result: Any = attention(

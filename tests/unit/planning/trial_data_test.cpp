@@ -207,6 +207,12 @@ TEST_CASE("differences beyond rounding are found, rounding is not") {
 
 TEST_CASE("NaN and infinity differ from every value") {
   using Values = std::vector<std::uint16_t>;
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  CHECK(difference(Values{kInfinity}, Values{kInfinity}, 1, DType::f16).has_value());
+  CHECK_FALSE(difference(Values{kInfinity, kOne}, Values{kInfinity, kOne}, 2, DType::f16, true).has_value());
+  CHECK(difference(Values{kInfinity, kOne}, Values{kInfinity, kTwo}, 2, DType::f16, true).has_value());
+  CHECK(difference(Values{kInfinity}, Values{kUnwritten}, 1, DType::f16, true).has_value());
+  CHECK(difference(Values{kOne}, Values{kInfinity}, 1, DType::f16, true).has_value());
   CHECK(difference(Values{kOne}, Values{kNaN}, 1, DType::f16).has_value());
   CHECK(difference(Values{kNaN}, Values{kNaN}, 1, DType::f16).has_value());
   CHECK(difference(Values{kInfinity}, Values{kInfinity}, 1, DType::f16).has_value());
