@@ -1,0 +1,53 @@
+// Ranks that are threads of one process and exchange host memory: for the interpreter, and for tests.
+#pragma once
+
+#include <fa2/communicator.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace fa2 {
+
+struct ThreadGroupOptions {
+  /// The time that a rank waits for another. Afterwards the group has failed, and every rank gets the same error.
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  /// When received data arrives, as the interpreter's asynchronous copies: false: as soon as both ranks have enqueued it; true: in
+  /// Communicator::wait(), until which the memory holds bytes of 0xff, NaN in every float format.
+  bool late = false;
+  /// Other than 0: ranks pause at random before each call, for up to 200 us.
+  std::uint64_t seed = 0;
+};
+
+class Mailboxes;
+
+/// A group of ranks whose transfers are checked. A broken rule is a CommunicationError on every rank:
+///   - both ranks of a message name the same number of bytes;
+///   - nothing writes to memory that is being sent, and with `late` to memory that is being received, before wait() returns;
+///   - every rank waits for each of its exchanges, and no message is left over.
+/// A timeout says which rank waits for which. A rank that waits for one that has ended gets its error at once.
+/// Streams are ignored: memory is the host's. Thread-safe; each communicator as Communicator says.
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int ranks, const ThreadGroupOptions& options = {});
+  ~ThreadGroup();
+  ThreadGroup(const ThreadGroup&) = delete;
+  ThreadGroup& operator=(const ThreadGroup&) = delete;
+
+  /// Returns a rank's end, which lives as long as the group.
+  Communicator& communicator(int rank);
+
+  /// Calls body(communicator) on a thread per rank, and returns when all have ended. Then checks that nothing is left over. The
+  /// first exception of a rank makes the group fail, and is rethrown.
+  void run(const std::function<void(Communicator&)>& body);
+
+  /// @throws CommunicationError that lists messages without a partner and exchanges that no rank has waited for.
+  void require_settled();
+
+ private:
+  std::unique_ptr<Mailboxes> mailboxes_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
+}  // namespace fa2
