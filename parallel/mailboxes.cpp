@@ -22,14 +22,10 @@ bool is_poisoned(const Transfer& transfer) {
   return std::all_of(bytes, bytes + transfer.bytes, [](unsigned char byte) { return byte == kPoison; });
 }
 
-bool sends(const Transfer& transfer) {
-  return transfer.kind == Transfer::Kind::send;
-}
-
 /// Returns for example "rank 1 to send 64 bytes (exchange 2 of rank 0)".
 std::string text_of_wanted(const Half& half) {
   return fmt::format("rank {} to {} {} bytes (exchange {} of rank {})", half.transfer.peer,
-                     sends(half.transfer) ? "receive" : "send", half.transfer.bytes, half.exchange,
+                     half.transfer.sends() ? "receive" : "send", half.transfer.bytes, half.exchange,
                      half.rank);
 }
 
@@ -72,7 +68,7 @@ std::uint64_t Mailboxes::post(int rank, const Transfer* transfers, std::size_t c
     const Transfer& transfer = transfers[i];
     const auto half = std::make_shared<Half>(Half{transfer, rank, number, false, 0, {}});
     side.exchanges.back().push_back(half);
-    if (sends(transfer)) {
+    if (transfer.sends()) {
       half->hash = hash_of(transfer);
       boxes_[{rank, transfer.peer}].sends.push_back(half);
     } else {
@@ -83,7 +79,7 @@ std::uint64_t Mailboxes::post(int rank, const Transfer* transfers, std::size_t c
   // After all are poisoned, because a rank may send to itself.
   for (std::size_t i = 0; i < count; ++i) {
     const int peer = transfers[i].peer;
-    match(boxes_[sends(transfers[i]) ? std::pair(rank, peer) : std::pair(peer, rank)]);
+    match(boxes_[transfers[i].sends() ? std::pair(rank, peer) : std::pair(peer, rank)]);
   }
   require_working(rank);
   changed_.notify_all();
@@ -155,7 +151,7 @@ void Mailboxes::wait(int rank, std::uint64_t number) {
 
 void Mailboxes::complete(Half& half) {
   const Transfer& transfer = half.transfer;
-  if (sends(transfer)) {
+  if (transfer.sends()) {
     if (hash_of(transfer) != half.hash)
       fail_locked(
           fmt::format("rank {} wrote to {} bytes that it was sending to rank {} (exchange {}), must wait "

@@ -91,7 +91,7 @@ std::uint64_t NcclCommunicator::exchange(const Transfer* transfers, std::size_t 
   for (std::size_t i = 0; i < count && (first == kNcclSuccess || first == kNcclInProgress); ++i) {
     if (transfers[i].bytes == 0) continue;
     first = enqueue(transfers[i], stream);
-    function = transfers[i].kind == Transfer::Kind::send ? "ncclSend" : "ncclRecv";
+    function = transfers[i].sends() ? "ncclSend" : "ncclRecv";
   }
   const NcclResult ended = nccl_.group_end();
   if (first != kNcclSuccess && first != kNcclInProgress) fail(reason(nccl_, first, function), first);
@@ -100,7 +100,7 @@ std::uint64_t NcclCommunicator::exchange(const Transfer* transfers, std::size_t 
 }
 
 NcclResult NcclCommunicator::enqueue(const Transfer& transfer, Stream stream) {
-  if (transfer.kind == Transfer::Kind::send)
+  if (transfer.sends())
     return nccl_.send(transfer.data, transfer.bytes, kNcclBytes, transfer.peer, comm_, stream);
   return nccl_.receive(transfer.data, transfer.bytes, kNcclBytes, transfer.peer, comm_, stream);
 }

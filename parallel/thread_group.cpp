@@ -1,6 +1,7 @@
 // Communicators of threads, and the threads.
 #include <fmt/format.h>
 #include <parallel/mailboxes.h>
+#include <parallel/same_device_communicator.h>
 #include <parallel/thread_group.h>
 
 #include <exception>
@@ -79,30 +80,33 @@ std::string current_message() {
 
 ThreadGroup::ThreadGroup(int ranks, const ThreadGroupOptions& options)
     : mailboxes_(std::make_unique<Mailboxes>(ranks, options)) {
-  for (int rank = 0; rank < ranks; ++rank)
-    communicators_.push_back(std::make_unique<ThreadCommunicator>(*mailboxes_, rank));
+  for (int rank = 0; rank < ranks; ++rank) {
+    on_host_.push_back(std::make_unique<ThreadCommunicator>(*mailboxes_, rank));
+    if (options.device)
+      on_device_.push_back(std::make_unique<SameDeviceCommunicator>(*on_host_.back(), *options.device));
+  }
 }
 
 ThreadGroup::~ThreadGroup() = default;
 
 Communicator& ThreadGroup::communicator(int rank) {
-  return *communicators_.at(static_cast<std::size_t>(rank));
+  return *(on_device_.empty() ? on_host_ : on_device_).at(static_cast<std::size_t>(rank));
 }
 
 void ThreadGroup::run(const std::function<void(Communicator&)>& body) {
   FirstException failure;
-  for (const auto& communicator : communicators_) mailboxes_->set_ended(communicator->rank(), false);
+  for (int rank = 0; rank < mailboxes_->ranks(); ++rank) mailboxes_->set_ended(rank, false);
   {
     std::vector<std::jthread> threads;
-    for (const auto& communicator : communicators_) {
-      threads.emplace_back([&, own = communicator.get()] {
+    for (int rank = 0; rank < mailboxes_->ranks(); ++rank) {
+      threads.emplace_back([&, rank] {
         try {
-          body(*own);
+          body(communicator(rank));
         } catch (...) {
           if (failure.keep())
-            mailboxes_->fail(fmt::format("rank {} ended with an error: {}", own->rank(), current_message()));
+            mailboxes_->fail(fmt::format("rank {} ended with an error: {}", rank, current_message()));
         }
-        mailboxes_->set_ended(own->rank(), true);
+        mailboxes_->set_ended(rank, true);
       });
     }
   }

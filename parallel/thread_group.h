@@ -1,4 +1,4 @@
-// Ranks that are threads of one process and exchange host memory: for the interpreter, and for tests.
+// Ranks that are threads of one process: for the interpreter, for several ranks on one GPU, and for tests.
 #pragma once
 
 #include <fa2/communicator.h>
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace fa2 {
 
@@ -18,6 +20,9 @@ struct ThreadGroupOptions {
   bool late = false;
   /// Other than 0: ranks pause at random before each call, for up to 200 us.
   std::uint64_t seed = 0;
+  /// Ranks exchange memory of this device, each on its stream: several ranks on one GPU. Absent: host memory, without streams. Then
+  /// exchange() waits for its peers, `late` and checks of memory in flight do not apply, and bodies make the device current.
+  std::optional<int> device = std::nullopt;
 };
 
 class Mailboxes;
@@ -27,7 +32,7 @@ class Mailboxes;
 ///   - nothing writes to memory that is being sent, and with `late` to memory that is being received, before wait() returns;
 ///   - every rank waits for each of its exchanges, and no message is left over.
 /// A timeout says which rank waits for which. A rank that waits for one that has ended gets its error at once.
-/// Streams are ignored: memory is the host's. Thread-safe; each communicator as Communicator says.
+/// Without a device, streams are ignored. Thread-safe; each communicator as Communicator says.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int ranks, const ThreadGroupOptions& options = {});
@@ -47,7 +52,8 @@ class ThreadGroup {
 
  private:
   std::unique_ptr<Mailboxes> mailboxes_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::vector<std::unique_ptr<Communicator>> on_host_;
+  std::vector<std::unique_ptr<Communicator>> on_device_;
 };
 
 }  // namespace fa2

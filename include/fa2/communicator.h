@@ -18,6 +18,8 @@ struct Transfer {
   int peer = 0;           ///< the other rank; 0 .. size - 1; the own rank sends to itself
   void* data = nullptr;   ///< memory of the communicator's device; a send only reads it
   std::size_t bytes = 0;  ///< must be equal on both ranks; 0: nothing is sent
+
+  constexpr bool sends() const { return kind == Kind::send; }
 };
 
 /// One rank's end of a group of ranks. NCCL's is in <fa2/nccl_communicator.h>; for MPI and others a program derives its own.

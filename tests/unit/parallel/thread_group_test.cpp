@@ -49,7 +49,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-constexpr ThreadGroupOptions kSoon{50ms, false, 0};
+constexpr ThreadGroupOptions kSoon{50ms, false, 0, {}};
 
 TEST_CASE("threads exchange in every order and with every delay: each rank gets what its peers sent") {
   for (const bool late : {false, true}) {
@@ -152,7 +152,7 @@ TEST_CASE("a rank that does not come is a timeout that says who waits for whom")
 }
 
 TEST_CASE("a rank that has ended, or failed, ends the wait of the others at once") {
-  constexpr ThreadGroupOptions kNever{1h, false, 0};
+  constexpr ThreadGroupOptions kNever{1h, false, 0, {}};
   const auto lonely = [](Communicator& own) {
     std::vector<int> data(4);
     if (own.rank() == 0) own.wait(exchange(own, {send(1, data)}));
@@ -214,6 +214,38 @@ TEST_CASE(
     own.wait(number);
   });
   CHECK(contains(received, "rank 0 wrote to 4 bytes that it was receiving from rank 0 (exchange 0)"));
+}
+
+TEST_CASE(
+    "ranks of one device exchange its memory in order of their streams, here the interpreter's, which has "
+    "none") {
+  const ThreadGroupOptions options{30s, false, 3, kInterpreterDevice};
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    ThreadGroup(ranks, options).run([&](Communicator& own) {
+      const int next = (own.rank() + 1) % ranks, previous = (own.rank() + ranks - 1) % ranks;
+      for (int round = 0; round < 3; ++round) {
+        std::vector<int> a{own.rank()}, b{round, 8}, c(1), d(2);
+        const std::uint64_t number =
+            exchange(own, {receive(previous, c), send(next, a), send(next, b), receive(previous, d)});
+        CHECK(number == static_cast<std::uint64_t>(round));
+        own.wait(number);
+        own.check();
+        CHECK(c == std::vector{previous});
+        CHECK(d == std::vector{round, 8});
+      }
+      std::vector<int> all(ranks);
+      const int mine = own.rank();
+      own.all_gather(&mine, sizeof mine, all.data());
+      CHECK(all.back() == ranks - 1);
+    });
+  }
+  const std::string message = failure(2, options, [](Communicator& own) {
+    std::vector<int> data(own.rank() == 0 ? 2 : 3);
+    exchange(own, {own.rank() == 0 ? send(1, data) : receive(0, data)});
+  });
+  CHECK(contains(message, "rank 0 sends 8 bytes, and rank 1 receives 12, must be equal"));
+  CHECK_THROWS_AS(exchange(ThreadGroup(1, options).communicator(0), {{Kind::send, 1, nullptr, 0}}),
+                  InvalidRequest);
 }
 
 TEST_CASE("messages without a partner, and exchanges without a wait, are left over") {
