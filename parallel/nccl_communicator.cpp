@@ -6,7 +6,7 @@
 #include <runtime/device_buffer.h>
 
 #include <algorithm>
-#include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +28,14 @@ struct Staging {
   DeviceBuffer memory;
   OwnedStream stream;
 };
+
+/// Keeps memory to which NCCL's kernels may still write, because freeing it would wait for them.
+void abandon(std::unique_ptr<Staging> staging) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::unique_ptr<Staging>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(staging));
+}
 
 std::string reason(const Nccl& nccl, NcclResult result, const char* function) {
   return fmt::format("{}: {} ({})", function, nccl.get_error_string(result), result);
@@ -121,8 +129,7 @@ void NcclCommunicator::all_gather(const void* mine, std::size_t bytes, void* all
     exchange(group.data(), group.size(), staging->stream.get());
     wait_for(staging->stream);
   } catch (const CommunicationError&) {
-    // NCCL's kernels may still use the memory of a communicator that fa2 must not abort, and freeing it would wait for them.
-    if (owner_ == Owner::caller) (void)staging.release();
+    if (owner_ == Owner::caller) abandon(std::move(staging));  // an own one has been aborted
     throw;
   }
   staging->memory.download(all, size_ * bytes, 0, staging->stream.get());

@@ -250,6 +250,26 @@ TEST_CASE(
   fake().comm_abort(comm);
 }
 
+TEST_CASE(
+    "NCCL: all_gather that never completes is a timeout too, also on a borrowed communicator, which stays as "
+    "it is") {
+  const NcclId id = new_id();
+  const int aborts = count("aborts");
+  std::vector<ncclComm*> raws(2);
+  on_threads(2, [&](int rank) { raws[rank] = raw(false, id, 2, rank); });
+  {
+    const Variable setting("FAKE_NCCL", "stall");
+    on_threads(2, [&](int rank) {
+      NcclCommunicator borrowed(fake(), raws[rank], Owner::caller, 50ms);
+      std::vector<int> all(2);
+      CHECK(message_of([&] { borrowed.all_gather(&rank, sizeof rank, all.data()); }, 0)
+                .find("no answer within 50 ms") != std::string::npos);
+    });
+  }
+  CHECK(count("aborts") == aborts);
+  for (ncclComm* const comm : raws) fake().comm_abort(comm);
+}
+
 TEST_CASE("NCCL: ranks that do not come are a timeout of init, with nothing left behind") {
   const int aborts = count("aborts");
   message_of([] { NcclCommunicator::init(fake(), new_id(), 2, 0, kSoon); }, 0);
