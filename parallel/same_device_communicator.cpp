@@ -47,10 +47,10 @@ std::uint64_t SameDeviceCommunicator::exchange(const Transfer* transfers, std::s
   for (std::size_t i = 0; i < count; ++i)
     if (!transfers[i].sends()) copy(transfers[i], offers[i], stream);
   events_->done.record(stream);
-  std::vector<const StreamEvent*> receipts(count, &events_->done);
+  std::vector<Receipt> receipts(count, Receipt{&events_->done});
   tell(host_, transfers, receipts, true);
   for (std::size_t i = 0; i < count; ++i)
-    if (transfers[i].sends()) receipts[i]->hold(stream);
+    if (transfers[i].sends()) receipts[i].done->hold(stream);
   std::vector<char> confirmations(count);
   tell(host_, transfers, confirmations, false);
   return exchanges_++;

@@ -36,6 +36,10 @@ class SameDeviceCommunicator : public Communicator {
     const StreamEvent* ready = nullptr;
   };
 
+  /// What a receiver answers: when its copies have ended.
+  struct Receipt {
+    const StreamEvent* done = nullptr;
+  };
   struct Events {
     StreamEvent ready;  ///< the data that this rank sends
     StreamEvent done;   ///< the copies of what it receives

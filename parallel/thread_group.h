@@ -15,13 +15,13 @@ namespace fa2 {
 struct ThreadGroupOptions {
   /// The time that a rank waits for another. Afterwards the group has failed, and every rank gets the same error.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  /// When received data arrives, as the interpreter's asynchronous copies: false: as soon as both ranks have enqueued it; true: in
-  /// Communicator::wait(), until which the memory holds bytes of 0xff, NaN in every float format.
+  /// When received data arrives. False: as soon as both ranks have enqueued it. True: in Communicator::wait(); until then the memory
+  /// holds bytes of 0xff, NaN in every float format. So do the interpreter's asynchronous copies.
   bool late = false;
   /// Other than 0: ranks pause at random before each call, for up to 200 us.
   std::uint64_t seed = 0;
-  /// Ranks exchange memory of this device, each on its stream: several ranks on one GPU. Absent: host memory, without streams. Then
-  /// exchange() waits for its peers, `late` and checks of memory in flight do not apply, and bodies make the device current.
+  /// Absent: ranks exchange host memory, without streams. Present: memory of this device, in the order of streams, for several ranks on
+  /// one GPU. Then exchange() waits for its peers, memory in flight is not checked, and `late` is ignored.
   std::optional<int> device = std::nullopt;
 };
 

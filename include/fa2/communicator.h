@@ -51,7 +51,7 @@ class FA2_API Communicator {
   /// complete. Plans call it while they are made, never while they run. The default exchanges host memory and waits.
   virtual void all_gather(const void* mine, std::size_t bytes, void* all);
 
-  /// Throws what went wrong asynchronously since the last call. Does not wait.
+  /// Throws the first error of this communicator, asynchronous ones too. Does not wait.
   virtual void check() = 0;
 };
 

@@ -16,10 +16,10 @@ using ncclComm_t = ncclComm*;
 namespace fa2 {
 
 struct NcclOptions {
-  /// The time that a host function waits for other ranks, and for NCCL while that is ncclInProgress. It is long enough for ranks that
-  /// compile kernels. Without effect inside NCCL's own calls on a blocking communicator, which borrow_nccl() may be given.
+  /// How long a host function waits for other ranks, or for NCCL while it is ncclInProgress. The default lets ranks compile kernels.
+  /// Calls of NCCL on a borrowed communicator that blocks are not limited.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// The largest number of thread blocks, each on an SM of its own, with which an own communicator moves data; 0: NCCL's choice.
+  /// Most thread blocks with which an own communicator moves data, each on an SM of its own; 0: NCCL's choice.
   int max_blocks = 0;
 };
 
@@ -29,16 +29,15 @@ using NcclId = std::array<char, 128>;
 /// Returns a new identity. One rank makes it, and hands it to all others. @throws Unavailable, CommunicationError.
 FA2_API NcclId make_nccl_id();
 
-/// Returns a communicator on the caller's, which must outlive it, and which the library must have made that fa2 finds: see
-/// docs/environment.md. fa2 reports its errors and never aborts it: after a timeout, the caller must. While fa2's calls are in
-/// flight, no other stream may use `comm`, because the order of calls must be the same on all ranks.
-/// @throws Unavailable, CommunicationError.
+/// Returns a communicator that uses `comm`, which must outlive it. The library that fa2 finds (docs/environment.md) must have made
+/// `comm`. fa2 reports its errors and never aborts it; after a timeout the caller must. While calls of fa2 are in flight, nothing
+/// else may use `comm`, because ranks would order the calls differently. @throws Unavailable, CommunicationError, InvalidRequest.
 FA2_API std::unique_ptr<Communicator> borrow_nccl(ncclComm_t comm, const NcclOptions& options = {});
 
-/// Returns an own communicator with the ranks of `comm` (ncclCommSplit), whose calls cannot interleave with other users'. All ranks must
-/// call this, and none use `comm` meanwhile. Like all own communicators it does not block, and fa2 aborts it once after an
-/// error or timeout, which ends its kernels. Its destructor waits until all graphs with its calls are destroyed, at most for the timeout.
-/// @throws Unavailable, CommunicationError.
+/// Returns an own communicator with the ranks of `comm` (ncclCommSplit), whose calls cannot interleave with those of other users. All
+/// ranks must call this, and nothing else may use `comm` meanwhile. Own communicators do not block. After an error or a timeout fa2
+/// aborts them, once, which ends their kernels. Their destructors wait for work in flight, at most for the timeout.
+/// @throws Unavailable, CommunicationError, InvalidRequest.
 FA2_API std::unique_ptr<Communicator> split_nccl(ncclComm_t comm, const NcclOptions& options = {});
 
 /// Returns rank `rank` of a new own communicator on the current device. All ranks must call this. @throws Unavailable,
