@@ -2,7 +2,7 @@
 #include <core/text.h>
 #include <fmt/format.h>
 #include <parallel/agreement.h>
-#include <parallel/broken_rules.h>
+#include <parallel/request_check.h>
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ std::string broadcast_text(Communicator& communicator, const std::string& mine, 
 
 void require_same(Communicator& communicator, const std::string& name, const std::string& mine) {
   const std::vector<std::string> texts = gather_texts(communicator, mine);
-  BrokenRules found;
+  RequestCheck found;
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
     found.add(fmt::format("{} of rank {}", name, rank), in_quotes(texts[rank]),

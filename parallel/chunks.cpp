@@ -1,7 +1,7 @@
 // Chunks of whole granules, the last of which may be short.
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/chunks.h>
+#include <parallel/request_check.h>
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ void add_slice(std::vector<Slice>& slices, const Slice& slice) {
 }
 
 void require_chunks(const Slice& whole, int ranks, std::int64_t granule) {
-  BrokenRules found;
+  RequestCheck found;
   if (whole.size() < 0) found.add("tokens", whole.size(), "must be at least 0");
   if (ranks < 1) found.add("ranks", ranks, "must be at least 1");
   if (granule < 1) found.add("granule", granule, "must be at least 1");
@@ -36,7 +36,7 @@ void require_chunks(const Slice& whole, int ranks, std::int64_t granule) {
 }
 
 void require_documents(const std::vector<std::int64_t>& cu_seqlens) {
-  BrokenRules found;
+  RequestCheck found;
   if (cu_seqlens.empty()) found.add("cu_seqlens", "empty", "must be 0, ..., tokens");
   if (!cu_seqlens.empty() && cu_seqlens.front() != 0)
     found.add("cu_seqlens[0]", cu_seqlens.front(), "must be 0");

@@ -1,7 +1,7 @@
 // What all communicators share.
 #include <fa2/communicator.h>
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
+#include <parallel/request_check.h>
 
 #include <cstring>
 
@@ -28,7 +28,7 @@ void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {
 
 std::vector<Violation> violations(const Communicator& communicator, const Transfer* transfers,
                                   std::size_t count) {
-  BrokenRules found;
+  RequestCheck found;
   for (std::size_t i = 0; i < count; ++i) {
     const Transfer& transfer = transfers[i];
     if (transfer.peer < 0 || transfer.peer >= communicator.size())

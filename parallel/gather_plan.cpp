@@ -1,8 +1,8 @@
 // Rows of slots from the intervals of keys, and the pipeline of groups.
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/chunks.h>
 #include <parallel/gather_plan.h>
+#include <parallel/request_check.h>
 
 #include <algorithm>
 
@@ -49,7 +49,7 @@ void plan_returns(const IntervalPlan& plan, int rank, GatherPlan& made) {
 }  // namespace
 
 GatherPlan plan_gather(const IntervalPlan& plan, int rank, int heads_kv, int groups) {
-  BrokenRules rules;
+  RequestCheck rules;
   if (heads_kv < 1) rules.add("heads_kv", heads_kv, "must be at least 1");
   if (groups < 1) rules.add("groups", groups, "must be at least 1");
   rules.require_none();

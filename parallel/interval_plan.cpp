@@ -1,8 +1,8 @@
 // Keys per slice and document, then intersected with the slices of other ranks.
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/chunks.h>
 #include <parallel/interval_plan.h>
+#include <parallel/request_check.h>
 
 #include <algorithm>
 #include <tuple>
@@ -24,7 +24,7 @@ std::vector<Slice> needed_by(const std::vector<Slice>& slices, const StreamMask&
 }
 
 void require_layout(const ShardLayout& layout, const StreamMask& mask) {
-  BrokenRules found;
+  RequestCheck found;
   found.add(violations(layout));
   if (layout.tokens != mask.tokens())
     found.add("layout.tokens", layout.tokens,

@@ -23,7 +23,7 @@ bool is_poisoned(const Transfer& transfer) {
 }
 
 /// Returns for example "rank 1 to send 64 bytes (exchange 2 of rank 0)".
-std::string text_of_wanted(const Half& half) {
+std::string text_of_wanted(const MessageHalf& half) {
   return fmt::format("rank {} to {} {} bytes (exchange {} of rank {})", half.transfer.peer,
                      half.transfer.sends() ? "receive" : "send", half.transfer.bytes, half.exchange,
                      half.rank);
@@ -66,7 +66,7 @@ std::uint64_t Mailboxes::post(int rank, const Transfer* transfers, std::size_t c
   side.exchanges.emplace_back();
   for (std::size_t i = 0; i < count; ++i) {
     const Transfer& transfer = transfers[i];
-    const auto half = std::make_shared<Half>(Half{transfer, rank, number, false, 0, {}});
+    const auto half = std::make_shared<MessageHalf>(MessageHalf{transfer, rank, number, false, 0, {}});
     side.exchanges.back().push_back(half);
     if (transfer.sends()) {
       half->hash = hash_of(transfer);
@@ -88,7 +88,7 @@ std::uint64_t Mailboxes::post(int rank, const Transfer* transfers, std::size_t c
 
 void Mailboxes::match(Box& box) {
   while (!box.sends.empty() && !box.receives.empty()) {
-    const std::shared_ptr<Half> send = box.sends.front(), receive = box.receives.front();
+    const std::shared_ptr<MessageHalf> send = box.sends.front(), receive = box.receives.front();
     box.sends.pop_front();
     box.receives.pop_front();
     if (send->transfer.bytes != receive->transfer.bytes)
@@ -102,7 +102,7 @@ void Mailboxes::match(Box& box) {
   }
 }
 
-void Mailboxes::deliver(const Half& send, Half& receive) {
+void Mailboxes::deliver(const MessageHalf& send, MessageHalf& receive) {
   const auto* from = static_cast<const std::byte*>(send.transfer.data);
   if (options_.late)
     receive.payload.assign(from, from + send.transfer.bytes);
@@ -110,7 +110,7 @@ void Mailboxes::deliver(const Half& send, Half& receive) {
     std::memmove(receive.transfer.data, from, send.transfer.bytes);
 }
 
-const Half* Mailboxes::unmatched(int rank, std::uint64_t number) const {
+const MessageHalf* Mailboxes::unmatched(int rank, std::uint64_t number) const {
   const Side& side = sides_[rank];
   for (std::size_t i = 0; i < side.exchanges.size() && side.first + i <= number; ++i) {
     for (const auto& half : side.exchanges[i])
@@ -128,7 +128,7 @@ void Mailboxes::wait(int rank, std::uint64_t number) {
     throw InvalidRequest({{"exchange", std::to_string(number),
                            fmt::format("must be one of {}..{}, for which rank {} has not waited yet",
                                        side.first, static_cast<std::int64_t>(end) - 1, rank)}});
-  const Half* missing = nullptr;
+  const MessageHalf* missing = nullptr;
   const auto is_over = [&] {
     missing = unmatched(rank, number);
     return !failure_.empty() || missing == nullptr || sides_[missing->transfer.peer].ended;
@@ -149,7 +149,7 @@ void Mailboxes::wait(int rank, std::uint64_t number) {
   require_working(rank);
 }
 
-void Mailboxes::complete(Half& half) {
+void Mailboxes::complete(MessageHalf& half) {
   const Transfer& transfer = half.transfer;
   if (transfer.sends()) {
     if (hash_of(transfer) != half.hash)
@@ -173,7 +173,7 @@ std::string Mailboxes::who_waits() const {
   for (int rank = 0; rank < ranks(); ++rank) {
     const Side& side = sides_[rank];
     const std::uint64_t posted = side.first + side.exchanges.size();
-    const Half* missing = unmatched(rank, posted);
+    const MessageHalf* missing = unmatched(rank, posted);
     if (side.ended)
       text += fmt::format("\n  rank {} has ended after {} exchanges", rank, posted);
     else if (!side.waits)

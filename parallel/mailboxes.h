@@ -16,7 +16,7 @@
 namespace fa2 {
 
 /// One rank's half of a message, from exchange() to wait().
-struct Half {
+struct MessageHalf {
   Transfer transfer;
   int rank = 0;
   std::uint64_t exchange = 0;      ///< number of the rank's exchange
@@ -51,21 +51,21 @@ class Mailboxes {
 
  private:
   struct Side {
-    std::deque<std::vector<std::shared_ptr<Half>>> exchanges;  ///< not yet waited for
-    std::uint64_t first = 0;                                   ///< number of exchanges.front()
+    std::deque<std::vector<std::shared_ptr<MessageHalf>>> exchanges;  ///< not yet waited for
+    std::uint64_t first = 0;                                          ///< number of exchanges.front()
     bool waits = false;
     bool ended = false;
   };
   /// Halves without a partner, in order.
   struct Box {
-    std::deque<std::shared_ptr<Half>> sends, receives;
+    std::deque<std::shared_ptr<MessageHalf>> sends, receives;
   };
 
   void require_working(int rank) const;
   void match(Box& box);
-  void deliver(const Half& send, Half& receive);
-  void complete(Half& half);
-  const Half* unmatched(int rank, std::uint64_t number) const;
+  void deliver(const MessageHalf& send, MessageHalf& receive);
+  void complete(MessageHalf& half);
+  const MessageHalf* unmatched(int rank, std::uint64_t number) const;
   std::string who_waits() const;
   void fail_locked(const std::string& message);
 

@@ -1,7 +1,7 @@
 // Every call of NCCL is settled before the next: an own communicator answers ncclInProgress, and is asked until the timeout.
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/nccl_communicator.h>
+#include <parallel/request_check.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 
@@ -74,7 +74,7 @@ std::unique_ptr<Communicator> NcclCommunicator::split(const Nccl& nccl, ncclComm
 
 std::unique_ptr<Communicator> NcclCommunicator::init(const Nccl& nccl, const NcclId& id, int ranks, int rank,
                                                      const NcclOptions& options) {
-  BrokenRules rules;
+  RequestCheck rules;
   if (ranks < 1) rules.add("ranks", ranks, "must be at least 1");
   if (rank < 0 || rank >= ranks) rules.add("rank", rank, fmt::format("must be in 0..{}", ranks - 1));
   rules.require_none();
@@ -202,7 +202,7 @@ NcclId make_nccl_id() {
 namespace {
 
 ncclComm* required(ncclComm* comm) {
-  BrokenRules rules;
+  RequestCheck rules;
   if (comm == nullptr) rules.add("comm", "null", "must be a communicator of NCCL");
   rules.require_none();
   return comm;

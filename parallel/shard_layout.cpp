@@ -1,8 +1,8 @@
 // Layouts made of equal chunks, and their rules.
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/chunks.h>
+#include <parallel/request_check.h>
 
 #include <algorithm>
 #include <tuple>
@@ -26,7 +26,7 @@ void add_zigzag(ShardLayout& layout, const Slice& document, std::int64_t granule
 }
 
 /// Adds rules that a slice breaks on its own, or after the one before it on the same rank.
-void check_slices(const ShardLayout& layout, BrokenRules& found) {
+void check_slices(const ShardLayout& layout, RequestCheck& found) {
   for (int rank = 0; rank < layout.size(); ++rank) {
     std::int64_t end = 0;
     for (std::size_t i = 0; i < layout.ranks[rank].size(); ++i) {
@@ -43,7 +43,7 @@ void check_slices(const ShardLayout& layout, BrokenRules& found) {
 }
 
 /// Adds tokens that no rank has, and tokens that two ranks have. Slices must be valid on their own.
-void check_cover(const ShardLayout& layout, BrokenRules& found) {
+void check_cover(const ShardLayout& layout, RequestCheck& found) {
   std::vector<std::tuple<std::int64_t, std::int64_t, int>> slices;
   for (int rank = 0; rank < layout.size(); ++rank) {
     for (const Slice& slice : layout.ranks[rank]) slices.emplace_back(slice.begin, slice.end, rank);
@@ -96,7 +96,7 @@ std::int64_t ShardLayout::tokens_of(int rank) const {
 }
 
 std::vector<Violation> violations(const ShardLayout& layout) {
-  BrokenRules found;
+  RequestCheck found;
   if (layout.tokens < 0) found.add("layout.tokens", layout.tokens, "must be at least 0");
   if (layout.ranks.empty()) found.add("layout.ranks", "empty", "must have an entry per rank");
   check_slices(layout, found);

@@ -1,7 +1,7 @@
 // Sums of bounds that are linear up to a document's border and constant from there on.
 #include <fmt/format.h>
-#include <parallel/broken_rules.h>
 #include <parallel/chunks.h>
+#include <parallel/request_check.h>
 #include <parallel/stream_mask.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 
 void require_one_stream(const AttentionProblem& problem, const std::vector<std::int64_t>& cu_seqlens) {
-  BrokenRules found;
+  RequestCheck found;
   const auto equal = [&](const char* name, std::int64_t given, const char* other, std::int64_t expected) {
     if (given != expected)
       found.add(name, given,

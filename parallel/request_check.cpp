@@ -1,25 +1,25 @@
 // Not inline, because a list of rules is long enough without the making of strings.
-#include <parallel/broken_rules.h>
+#include <parallel/request_check.h>
 
 #include <iterator>
 #include <string>
 
 namespace fa2 {
 
-void BrokenRules::add(std::string_view field, std::string_view value, std::string_view rule) {
+void RequestCheck::add(std::string_view field, std::string_view value, std::string_view rule) {
   found_.push_back({std::string(field), std::string(value), std::string(rule)});
 }
 
-void BrokenRules::add(std::string_view field, std::int64_t value, std::string_view rule) {
+void RequestCheck::add(std::string_view field, std::int64_t value, std::string_view rule) {
   add(field, std::to_string(value), rule);
 }
 
-void BrokenRules::add(std::vector<Violation> violations) {
+void RequestCheck::add(std::vector<Violation> violations) {
   found_.insert(found_.end(), std::make_move_iterator(violations.begin()),
                 std::make_move_iterator(violations.end()));
 }
 
-void BrokenRules::require_none() {
+void RequestCheck::require_none() {
   if (!found_.empty()) throw InvalidRequest(take());
 }
 

@@ -10,7 +10,7 @@
 
 namespace fa2 {
 
-class BrokenRules {
+class RequestCheck {
  public:
   void add(std::string_view field, std::string_view value, std::string_view rule);
   void add(std::string_view field, std::int64_t value, std::string_view rule);
