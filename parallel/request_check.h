@@ -1,4 +1,4 @@
-// Collects what is wrong with a request.
+// Rules that a request breaks.
 #pragma once
 
 #include <fa2/errors.h>
@@ -10,6 +10,7 @@
 
 namespace fa2 {
 
+/// A list of broken rules that grows while a request is checked.
 class RequestCheck {
  public:
   void add(std::string_view field, std::string_view value, std::string_view rule);
