@@ -110,6 +110,13 @@ void OwnedStream::synchronize() const {
   check(driver().stream_synchronize(stream_), "cuStreamSynchronize");
 }
 
+bool OwnedStream::is_idle() const {
+  if (stream_ == nullptr) return true;
+  const CUresult result = driver().stream_query(stream_);
+  if (result != CUDA_ERROR_NOT_READY) check(result, "cuStreamQuery");
+  return result == CUDA_SUCCESS;
+}
+
 StreamTimer::StreamTimer() {
   if (interpreting()) return;
   CUevent start = nullptr;

@@ -50,6 +50,8 @@ class OwnedStream {
   OwnedStream& operator=(const OwnedStream&) = delete;
   Stream get() const { return stream_; }
   void synchronize() const;
+  /// Returns whether all work on the stream has ended. Does not wait. @throws CudaError if the work failed.
+  bool is_idle() const;
 
  private:
   Stream stream_ = nullptr;

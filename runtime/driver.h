@@ -37,6 +37,8 @@
   X(stream_create_with_priority, cuStreamCreateWithPriority, 5050)                 \
   X(stream_destroy, cuStreamDestroy, 4000)                                         \
   X(stream_synchronize, cuStreamSynchronize, 2000)                                 \
+  X(stream_query, cuStreamQuery, 2000)                                             \
+  X(stream_wait_event, cuStreamWaitEvent, 3020)                                    \
   X(stream_is_capturing, cuStreamIsCapturing, 10000)                               \
   X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030)                        \
   X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, 10010) \

@@ -113,6 +113,7 @@ constexpr EnvVariable kVariables[] = {
     {"FA2_CONFIG", "", "kernel=NAME,field=number,...",
      "pins a kernel's config (default: forward_sm80's): kernel=forward_sm90,tile_n=64", check_config},
     {"FA2_NVRTC", "", "a file", "path of libnvrtc; no other one is tried", nullptr},
+    {"FA2_NCCL", "", "a file", "path of libnccl; no other one is tried", nullptr},
     {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, else the interpreter", check_word},
     {"FA2_LOG_REQUESTS", "", "a file",
      "where each new problem is appended as a line, for fa2 precompile --requests", nullptr},

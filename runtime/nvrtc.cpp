@@ -7,7 +7,6 @@
 #include <runtime/nvrtc.h>
 
 #include <filesystem>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -39,19 +38,10 @@ void open_builtins(const Nvrtc& nvrtc) {
   }
 }
 
-/// Directories to search first. They belong to the process, like NVRTC.
-struct Search {
-  std::mutex mutex;
-  std::vector<std::string> directories;
-};
-Search& search() {
-  static Search& only = *new Search;
+/// Directories to search first.
+SearchPath& nvrtc_search() {
+  static SearchPath& only = *new SearchPath;
   return only;
-}
-std::vector<std::string> searched_first() {
-  Search& first = search();
-  const std::lock_guard lock(first.mutex);
-  return first.directories;
 }
 
 }  // namespace
@@ -86,13 +76,11 @@ Nvrtc::Nvrtc(const std::vector<std::string>& candidates)
 }
 
 void set_nvrtc_search(std::vector<std::string> directories) {
-  Search& first = search();
-  const std::lock_guard lock(first.mutex);
-  first.directories = std::move(directories);
+  nvrtc_search().set(std::move(directories));
 }
 
 const Nvrtc& nvrtc() {
-  static const Nvrtc& opened = *new Nvrtc(nvrtc_candidates(searched_first()));
+  static const Nvrtc& opened = *new Nvrtc(nvrtc_candidates(nvrtc_search().get()));
   return opened;
 }
 

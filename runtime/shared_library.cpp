@@ -39,6 +39,12 @@ SharedLibrary SharedLibrary::open_first(const std::vector<std::string>& candidat
   throw Unavailable(what + " could not be opened:" + tried + "\n" + advice);
 }
 
+std::optional<SharedLibrary> SharedLibrary::find_loaded(const std::string& name) {
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle == nullptr) return std::nullopt;
+  return SharedLibrary(handle, loaded_path(handle, name));
+}
+
 SharedLibrary::~SharedLibrary() {
   if (handle_ != nullptr) dlclose(handle_);
 }
@@ -48,6 +54,16 @@ SharedLibrary::SharedLibrary(SharedLibrary&& other) noexcept
 
 void* SharedLibrary::find(const char* symbol) const {
   return dlsym(handle_, symbol);
+}
+
+void SearchPath::set(std::vector<std::string> directories) {
+  const std::lock_guard lock(mutex_);
+  directories_ = std::move(directories);
+}
+
+std::vector<std::string> SearchPath::get() const {
+  const std::lock_guard lock(mutex_);
+  return directories_;
 }
 
 }  // namespace fa2

@@ -24,7 +24,7 @@ tools=ON rooms="" tests=$build/tests/fa2_unit_tests
 tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*"
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
   tools=OFF
-  [ "$tier" = all ] || rooms="api|autotune|interpreter|reference|runtime"
+  [ "$tier" = all ] || rooms="api|autotune|interpreter|parallel|reference|runtime"
   tests+=" --source-file-exclude=*heuristic_test.cpp,*config_space_test.cpp,*trial_tensors_test.cpp,*reference_gradients_test.cpp"
 fi
 # -O0: the tests run for seconds, compiling them takes minutes.

@@ -19,6 +19,7 @@ enum class ErrorCode : std::int32_t {
   internal = 6,         ///< a bug in fa2
   kernel_fault = 7,     ///< an interpreted kernel violated a PTX rule
   interrupted = 8,      ///< the program or a signal ended the work; outputs may hold anything
+  communication = 9,    ///< ranks could not exchange data; outputs may hold anything
 };
 
 /// The base class of all errors. what() is valid UTF-8 of at most 64 KiB, even if a path or a setting was not.
@@ -114,6 +115,22 @@ class FA2_API Interrupted : public Error {
 class FA2_API KernelFault : public Error {
  public:
   explicit KernelFault(const std::string& message) : Error(ErrorCode::kernel_fault, message) {}
+};
+
+/// Ranks could not exchange data: a rank did not come in time, ranks disagree, or the communication library failed. The message
+/// names the rank, and for a failed library its function and result. The communicator cannot be used any more.
+class FA2_API CommunicationError : public Error {
+ public:
+  CommunicationError(const std::string& message, int rank, std::int32_t result = 0)
+      : Error(ErrorCode::communication, message), rank_(rank), result_(result) {}
+  /// Returns the rank that reports the error; -1 if it has none yet.
+  int rank() const noexcept { return rank_; }
+  /// Returns the library's result, for NCCL its ncclResult_t; 0 if no library failed.
+  std::int32_t result() const noexcept { return result_; }
+
+ private:
+  int rank_;
+  std::int32_t result_;
 };
 
 }  // namespace fa2

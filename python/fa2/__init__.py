@@ -12,6 +12,7 @@ from ._block_mask import BlockMask, and_masks, create_block_mask, noop_mask, or_
 from ._cache import append, merge
 from ._core import (
     CacheError,
+    CommunicationError,
     CompileError,
     CudaError,
     Error,
@@ -33,6 +34,7 @@ __all__ = [
     "AuxRequest",
     "BlockMask",
     "CacheError",
+    "CommunicationError",
     "CompileError",
     "CudaError",
     "Error",

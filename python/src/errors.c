@@ -4,7 +4,7 @@
 #include "core.h"
 
 static PyObject *error, *invalid_type;
-static PyObject* kinds[8]; /* by fa2_status */
+static PyObject* kinds[FA2_COMMUNICATION + 1]; /* by fa2_status; NULL: has none */
 
 /* Keeps the type of an earlier import, if there was one. */
 static int add(PyObject* module, PyObject** kind, const char* name, const char* doc, PyObject* bases) {
@@ -48,6 +48,7 @@ int add_errors(PyObject* module) {
        "Something needed is missing: a driver, a GPU, NVRTC, a compiler, a precompiled kernel."},
       {FA2_INTERNAL, "InternalError", "A bug in fa2, or no host memory left."},
       {FA2_KERNEL_FAULT, "KernelFault", "An interpreted kernel violated a PTX rule."},
+      {FA2_COMMUNICATION, "CommunicationError", "Ranks could not exchange data. Outputs may hold anything."},
   };
   if (add(module, &error, "Error", "The base of everything that fa2 raises. Its kinds say why.",
           PyExc_RuntimeError) < 0 ||
@@ -61,7 +62,7 @@ int add_errors(PyObject* module) {
 PyObject* raise_status(fa2_status status) {
   if (PyErr_Occurred() != NULL) return NULL; /* a signal's handler raised it and interrupted the call */
   const char* const text = fa2_last_error();
-  const bool known = status >= FA2_INVALID_REQUEST && status <= FA2_KERNEL_FAULT;
+  const bool known = status >= FA2_INVALID_REQUEST && status <= FA2_COMMUNICATION && kinds[status] != NULL;
   const bool is_type = status == FA2_INVALID_REQUEST && strstr(text, ".dtype = ") != NULL;
   PyErr_SetString(is_type ? invalid_type : known ? kinds[status] : error, text);
   return NULL;

@@ -17,7 +17,8 @@ foreign=$(nm -D --defined-only "$library" | awk '{print $3}' | c++filt | grep -v
 [ -z "$foreign" ] || fail "libfa2.so exports symbols that are not fa2's: $foreign"
 strip -o "$work/stripped.so" "$library"
 bytes=$(stat -c %s "$work/stripped.so")
-[ "$bytes" -le 3150000 ] || fail "libfa2.so is $bytes bytes stripped, must be at most 3,150,000"
+# Communicators, layouts and NCCL, without kernels, are 57,000 of them.
+[ "$bytes" -le 3220000 ] || fail "libfa2.so is $bytes bytes stripped, must be at most 3,220,000"
 echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }

@@ -22,6 +22,8 @@ pub enum Error {
     KernelFault(String),
     /// the program ended the work; outputs may hold anything
     Interrupted(String),
+    /// ranks could not exchange data; outputs may hold anything
+    Communication(String),
 }
 
 impl Error {
@@ -35,7 +37,8 @@ impl Error {
             | Self::Unavailable(text)
             | Self::Internal(text)
             | Self::KernelFault(text)
-            | Self::Interrupted(text) => text,
+            | Self::Interrupted(text)
+            | Self::Communication(text) => text,
         }
     }
 }
@@ -59,6 +62,7 @@ pub(crate) fn check(status: sys::fa2_status) -> Result<(), Error> {
         sys::FA2_UNAVAILABLE => Error::Unavailable,
         sys::FA2_KERNEL_FAULT => Error::KernelFault,
         sys::FA2_INTERRUPTED => Error::Interrupted,
+        sys::FA2_COMMUNICATION => Error::Communication,
         _ => Error::Internal,
     };
     // SAFETY: the message is never null, and this thread's next failure cannot come before the copy is made.

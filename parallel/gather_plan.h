@@ -1,0 +1,72 @@
+// One rank's part in attention by groups of heads: while a group is computed, the keys of the next arrive and the gradients of the one
+// before go home.
+//
+// Keys: a slot has K and V of one group for all needed keys of the rank (IntervalPlan::needed), row by row: (rows, heads of the group,
+// dim). Own rows are copied into it and sent from there; other ranks' rows are received in their places. Kernels read the slot alone.
+// Gradients: a slot of the same rows has the float32 dK and dV of this rank's queries. Rows of other ranks' keys are sent to
+// their owner, which receives them in an arrivals slot. It adds to its own gradients those of other ranks, in rank order, so that every run
+// has the same bits.
+// Each kind of slot exists twice; group g has number g % 2.
+#pragma once
+
+#include <fa2/communicator.h>
+#include <parallel/interval_plan.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace fa2 {
+
+/// What happens at the same time, by groups. The exchange runs beside the kernels: first the sum, then the computation. A stage begins
+/// when the one before it has ended, its exchange too.
+struct GatherStage {
+  std::optional<int> gathers;   ///< exchange: its keys arrive
+  std::optional<int> returns;   ///< exchange: its gradients go home
+  std::optional<int> sums;      ///< kernels: its gradients, which have come home, are added
+  std::optional<int> computes;  ///< kernels: attention, or its gradients
+  friend bool operator==(const GatherStage&, const GatherStage&) = default;
+};
+
+/// Rows that are copied or added from one place to another.
+struct RowCopy {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  std::int64_t rows = 0;
+  friend bool operator==(const RowCopy&, const RowCopy&) = default;
+};
+
+/// Rows of a slot that are sent or received.
+struct RowTransfer {
+  Transfer::Kind kind = Transfer::Kind::send;
+  int peer = 0;
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  friend bool operator==(const RowTransfer&, const RowTransfer&) = default;
+};
+
+/// Rows are the same for all groups.
+struct GatherPlan {
+  std::vector<Slice> groups;  ///< key/value heads of each group
+  std::vector<GatherStage> forward;
+  std::vector<GatherStage> backward;
+  std::int64_t rows = 0;            ///< rows of a slot of keys or of gradients
+  std::int64_t arrivals = 0;        ///< rows of an arrivals slot
+  std::vector<RowCopy> own;         ///< rows of the rank's tensors, to rows of a slot
+  std::vector<RowTransfer> gather;  ///< rows of a slot of keys
+  std::vector<RowTransfer>
+      returns;  ///< sends: rows of a slot of gradients; receives: rows of an arrivals slot
+  std::vector<RowCopy>
+      adds;  ///< rows of an arrivals slot, to rows of the rank's tensors; by sender, then by keys
+};
+
+/// `groups`: at most; 1 .. heads_kv are useful. @throws InvalidRequest.
+GatherPlan plan_gather(const IntervalPlan& plan, int rank, int heads_kv, int groups);
+
+/// Returns the transfers of rows of `row_bytes` bytes each. Sends read `sent`, and receives write to `received`.
+std::vector<Transfer> transfers_of(std::span<const RowTransfer> rows, void* sent, void* received,
+                                   std::size_t row_bytes);
+
+}  // namespace fa2

@@ -1,0 +1,43 @@
+// Events without timing, which are cheaper.
+#include <runtime/device.h>
+#include <runtime/driver.h>
+#include <runtime/stream_event.h>
+
+#include <cstring>
+
+namespace fa2 {
+
+StreamEvent::StreamEvent() {
+  if (interpreting()) return;
+  CUevent event = nullptr;
+  check(driver().event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  event_ = event;
+}
+
+StreamEvent::~StreamEvent() {
+  if (event_ != nullptr)
+    warn_unless_ok(driver().event_destroy(static_cast<CUevent>(event_)), "cuEventDestroy");
+}
+
+void StreamEvent::record(Stream stream) {
+  if (event_ != nullptr) check(driver().event_record(static_cast<CUevent>(event_), stream), "cuEventRecord");
+}
+
+void StreamEvent::hold(Stream stream) const {
+  if (event_ == nullptr) return;
+  check(driver().stream_wait_event(stream, static_cast<CUevent>(event_), CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent");
+}
+
+void copy_on_stream(void* to, const void* from, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  if (interpreting()) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  check(driver().memcpy_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                              stream),
+        "cuMemcpyAsync");
+}
+
+}  // namespace fa2

@@ -1,0 +1,31 @@
+// Order between streams. On the interpreter there is none to make: its work has ended when a call returns.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstddef>
+
+namespace fa2 {
+
+/// A point in the work of a stream. Needs the current context.
+class StreamEvent {
+ public:
+  StreamEvent();
+  ~StreamEvent();
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
+
+  /// Moves the point behind all work that `stream` has now.
+  void record(Stream stream);
+
+  /// Lets later work on `stream` begin only when the work up to the point has ended.
+  void hold(Stream stream) const;
+
+ private:
+  void* event_ = nullptr;  ///< null on the interpreter
+};
+
+/// Copies memory of the current device after the work on `stream`.
+void copy_on_stream(void* to, const void* from, std::size_t bytes, Stream stream);
+
+}  // namespace fa2

@@ -1,0 +1,187 @@
+// Attention by groups of heads without kernels: what arrives in slots, what comes home, and when slots are used.
+#include <doctest/doctest.h>
+#include <parallel/gather_plan.h>
+#include <parallel/stream_mask.h>
+#include <parallel/thread_group.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace {
+
+using namespace fa2;
+using namespace std::chrono_literals;
+
+AttentionProblem problem_of(std::int64_t tokens, std::optional<std::int64_t> window) {
+  AttentionProblem problem;
+  problem.mask = MaskKind::causal_bottom_right;
+  problem.window_left = window;
+  problem.seqlen_q = problem.seqlen_k = tokens;
+  return problem;
+}
+
+float key_of(std::int64_t token, std::int64_t head) {
+  return static_cast<float>(1000 * token + head);
+}
+
+/// A gradient whose sums depend on the order of ranks.
+float gradient_of(std::int64_t token, std::int64_t head, int rank) {
+  return (rank % 2 == 0 ? 1e6F : -1e6F) + 0.3F * static_cast<float>(token) +
+         0.01F * static_cast<float>(head + rank);
+}
+
+/// One rank's memory. A row of a slot has an element per head of the group.
+struct Rank {
+  Rank(Communicator& communicator, const IntervalPlan& intervals, int heads_kv, int groups)
+      : own(communicator),
+        intervals_of(intervals),
+        plan(plan_gather(intervals, own.rank(), heads_kv, groups)),
+        heads(heads_kv) {
+    for (int slot = 0; slot < 2; ++slot) {
+      keys[slot].resize(plan.rows * heads);
+      gradients[slot].resize(plan.rows * heads);
+      arrivals[slot].resize(plan.arrivals * heads);
+    }
+    sums.resize(held().count() * heads);
+  }
+
+  const RowsOfSlices& held() const { return intervals_of.held[own.rank()]; }
+  const RowsOfSlices& needed() const { return intervals_of.needed[own.rank()]; }
+
+  void copy_own(int group) {
+    const Slice& part = plan.groups[group];
+    for (const Slice& slice : held().slices())
+      for (std::int64_t token = slice.begin; token < slice.end; ++token)
+        for (std::int64_t head = part.begin; head < part.end; ++head)
+          keys[group % 2][needed().of(token) * part.size() + head - part.begin] = key_of(token, head);
+  }
+
+  /// Checks the keys of a group, and makes its gradients.
+  void compute(int group, bool with_gradients) {
+    const Slice& part = plan.groups[group];
+    for (const Slice& slice : needed().slices())
+      for (std::int64_t token = slice.begin; token < slice.end; ++token)
+        for (std::int64_t head = part.begin; head < part.end; ++head) {
+          const std::int64_t i = needed().of(token) * part.size() + head - part.begin;
+          wrong += keys[group % 2][i] != key_of(token, head);
+          if (with_gradients) gradients[group % 2][i] = gradient_of(token, head, own.rank());
+        }
+  }
+
+  void sum(int group) {
+    const Slice& part = plan.groups[group];
+    const auto each = [&](const RowCopy& copy, const auto& element) {
+      for (std::int64_t row = 0; row < copy.rows; ++row)
+        for (std::int64_t head = 0; head < part.size(); ++head) element(copy.from + row, copy.to + row, head);
+    };
+    for (const RowCopy& copy : plan.own)
+      each(copy, [&](std::int64_t to, std::int64_t from, std::int64_t head) {
+        sums[to * heads + part.begin + head] = gradients[group % 2][from * part.size() + head];
+      });
+    for (const RowCopy& copy : plan.adds)
+      each(copy, [&](std::int64_t from, std::int64_t to, std::int64_t head) {
+        sums[to * heads + part.begin + head] += arrivals[group % 2][from * part.size() + head];
+      });
+  }
+
+  /// Exchanges keys of one group and gradients of another in one group of transfers.
+  std::uint64_t exchange(const GatherStage& stage) {
+    std::vector<Transfer> all;
+    const auto add = [&](const std::vector<RowTransfer>& rows, int group, std::vector<float>& sent,
+                         std::vector<float>& received) {
+      const auto part =
+          transfers_of(rows, sent.data(), received.data(), plan.groups[group].size() * sizeof(float));
+      all.insert(all.end(), part.begin(), part.end());
+    };
+    if (const auto group = stage.gathers) {
+      copy_own(*group);
+      add(plan.gather, *group, keys[*group % 2], keys[*group % 2]);
+    }
+    if (const auto group = stage.returns)
+      add(plan.returns, *group, gradients[*group % 2], arrivals[*group % 2]);
+    return own.exchange(all.data(), all.size(), nullptr);
+  }
+
+  void run(const std::vector<GatherStage>& stages) {
+    for (const GatherStage& stage : stages) {
+      const std::uint64_t number = exchange(stage);
+      if (stage.sums) sum(*stage.sums);
+      if (stage.computes) compute(*stage.computes, stages.size() == plan.backward.size());
+      own.wait(number);
+    }
+  }
+
+  Communicator& own;
+  const IntervalPlan& intervals_of;
+  GatherPlan plan;
+  int heads;
+  std::vector<float> keys[2], gradients[2], arrivals[2], sums;
+  int wrong = 0;
+};
+
+/// Checks sums bit by bit: the owner's, then those of ranks that need the key, in order.
+void check_sums(const Rank& rank) {
+  for (const Slice& slice : rank.held().slices())
+    for (std::int64_t token = slice.begin; token < slice.end; ++token)
+      for (std::int64_t head = 0; head < rank.heads; ++head) {
+        float expected = gradient_of(token, head, rank.own.rank());
+        for (int other = 0; other < rank.own.size(); ++other)
+          if (other != rank.own.rank() && !rank.intervals_of.needed[other].within({token, token + 1}).empty())
+            expected += gradient_of(token, head, other);
+        CHECK(rank.sums[rank.held().of(token) * rank.heads + head] == expected);
+      }
+}
+
+TEST_CASE(
+    "by groups of heads: needed keys arrive, and gradients come home in rank order, while slots are in use") {
+  for (const bool late : {false, true}) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (const std::optional<std::int64_t> window :
+           {std::optional<std::int64_t>(), std::optional<std::int64_t>(5)}) {
+        const std::int64_t tokens = 37;
+        const StreamMask mask(problem_of(tokens, window));
+        const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(tokens, ranks), mask);
+        const int heads = 5, groups = 1 + ranks % 6;
+        ThreadGroup(ranks, {30s, late, static_cast<std::uint64_t>(ranks)}).run([&](Communicator& own) {
+          Rank rank(own, intervals, heads, groups);
+          rank.run(rank.plan.forward);
+          rank.run(rank.plan.backward);
+          CHECK(rank.wrong == 0);
+          check_sums(rank);
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "stages: keys of a group arrive while the one before is computed, and gradients of the one before that "
+    "go home") {
+  const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
+  const GatherPlan plan = plan_gather(intervals, 0, 2, 9);
+  CHECK(plan.groups == std::vector<Slice>{{0, 1}, {1, 2}});
+  CHECK(plan.forward == std::vector<GatherStage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
+  CHECK(plan.backward ==
+        std::vector<GatherStage>{
+            {0, {}, {}, {}}, {1, {}, {}, 0}, {{}, 0, {}, 1}, {{}, 1, 0, {}}, {{}, {}, 1, {}}});
+}
+
+TEST_CASE("rows: own slices lie among the needed keys, and what is received for them behind one another") {
+  const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
+  const GatherPlan zero = plan_gather(intervals, 0, 1, 1), one = plan_gather(intervals, 1, 1, 1);
+  CHECK(zero.rows == 8);
+  CHECK(zero.own == std::vector<RowCopy>{{0, 0, 2}, {2, 6, 2}});
+  CHECK(zero.gather ==
+        std::vector<RowTransfer>{{Transfer::Kind::receive, 1, 2, 4}, {Transfer::Kind::send, 1, 0, 2}});
+  CHECK(zero.arrivals == 2);
+  CHECK(zero.adds == std::vector<RowCopy>{{0, 0, 2}});
+  CHECK(one.rows == 6);
+  CHECK(one.returns ==
+        std::vector<RowTransfer>{{Transfer::Kind::receive, 0, 0, 4}, {Transfer::Kind::send, 0, 0, 2}});
+  CHECK(one.adds == std::vector<RowCopy>{{0, 0, 4}});
+  CHECK_THROWS_AS(plan_gather(intervals, 0, 0, 0), InvalidRequest);
+}
+
+}  // namespace
