@@ -173,6 +173,28 @@ void take_bias(ScoreFlags& flags, const std::string& path) {
   flags.biases = 1;
 }
 
+/// Returns the blocks that a word such as 128x64 names.
+MaskBlock parse_mask_block(const char* flag, std::string_view word) {
+  const std::size_t middle = word.find('x');
+  const auto queries = number_in<int>(word.substr(0, middle));
+  const auto keys = number_in<int>(middle == word.npos ? "" : word.substr(middle + 1));
+  if (!queries || !keys)
+    throw CLI::ValidationError(flag, fmt::format("{}, must be QUERIESxKEYS, as in 128x128", word));
+  return {*queries, *keys};
+}
+
+void add_mask_block(CLI::App& verb, std::int64_t& number, const std::shared_ptr<ScoreFlags>& flags,
+                    CLI::Option* mask) {
+  constexpr const char* kFlag = "--mask-block";
+  const auto take = [&number, flags](const std::string& word) {
+    flags->texts.mask_block = parse_mask_block(kFlag, word);
+    flags->make(kFlag, number);
+  };
+  verb.add_option_function<std::string>(
+          kFlag, take, "QUERIESxKEYS: blocks in each of which --score-mask says the same of all pairs")
+      ->needs(mask);
+}
+
 CLI::Option* add_bias(CLI::App& verb, std::int64_t& number, const std::shared_ptr<ScoreFlags>& flags) {
   const auto take = [&number, flags](const std::string& path) {
     take_bias(*flags, path);
@@ -228,6 +250,7 @@ std::shared_ptr<const CaptureOptions> add_score_texts(CLI::App& verb, std::int64
       add(2,
           "File with the body of a function of a score and its position: d mod / d score (default: derived)"),
       add(3, "File with the body of a function of a position: is the key seen")};
+  add_mask_block(verb, number, flags, verb.get_option("--score-mask"));
   const auto take = [&number, flags, texts, values](const std::vector<std::string>& words) {
     take_captures(*flags, words, values);
     if (std::ranges::all_of(texts, [](const CLI::Option* text) { return text->count() == 0; }))

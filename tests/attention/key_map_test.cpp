@@ -273,6 +273,24 @@ TEST_CASE("key maps: evaluated by ranges, a mask has the same map as pair by pai
   }
 }
 
+TEST_CASE("key maps: ranges of indices that only some pairs lack are not read") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const ScoreTexts texts{.mask = "return at.key == 0 || ids(at.key - 1) <= ids(at.query);",
+                         .captures = {{"ids", CaptureType::u8, 1}}};
+  std::vector<std::uint8_t> ids;
+  for (int i = 0; i < 411; ++i) ids.push_back(static_cast<std::uint8_t>(i / 90));
+  GuardedCall call(problem_of(0, texts));
+  Captures captures;
+  captures.add(ids, {411});
+  captures.give_to(call.args);
+  call.functions.mask = [](const At& at) { return at.key == 0 || (at.key - 1) / 90 <= at.query / 90; };
+  call.upload();
+  Context context(
+      pinning(parse_config("kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,key_map=1")));
+  run_and_expect_contract(context, call);
+}
+
 TEST_CASE("key maps: a mask that shows most blocks in part has small ones") {
   if (cannot_run_sm_90a()) return;
   if (device(device_under_test()).arch.interpreted) {

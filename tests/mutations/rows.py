@@ -2,11 +2,26 @@
 BUGS = {
     "key_map.cuh": [
         ("add", "maps: a block that is shown in part counts as whole", "all &= is_shown;", "", "key maps"),
-        ("shown_to_tile", "maps: the first head of a group for all", "if (!score::Text::mask_reads_head) break;", "break;", "key maps: gradients"),
-        ("add_shown", "maps: 32 rows of a tile alone", "row - ptx::lane_index() < row_end; row += 32", "row - ptx::lane_index() < first_row + 32; row += 32",
+        ("shown_to_tile", "maps: the first head of a group for all", "mask_reads_head ? params.queries_per_kv : 1;", "mask_reads_head ? 1 : 1;",
+         "key maps: gradients"),
+        ("add_shown", "maps: a block that one head hides counts as whole", "bits.add_hidden(i);", "void();", "mask blocks: forwards"),
+        ("answer_of_range", "maps: ranges that do not tell show all", "RangeAnswer::unknown : RangeAnswer::shows;",
+         "RangeAnswer::shows : RangeAnswer::shows;", "key maps: evaluated"),
+        ("each_first_pair", "maps: pairs that the problem's mask hides", "while (col < end && !rows.sees(row, col)) ++col;", "", "key maps: evaluated"),
+        ("add_shown_blocks", "maps: the first block of a mask for all", "col = end;", "col = block.col_end;", "mask blocks"),
+        ("range_of", "maps: ranges of the first head alone", "{head, head + heads - 1},", "head,", "key maps: evaluated,mask blocks"),
+        ("add_shown_pairs", "maps: 32 rows of a tile alone", "row - ptx::lane_index() < row_end; row += 32", "row - ptx::lane_index() < first_row + 32; row += 32",
          "key maps"),
         ("make_key_map", "maps: bits of the next tile", "KeyMapWords::of(map, tile, at.head", "KeyMapWords::of(map, (tile + 1) % map.tiles, at.head",
          "key maps"),
+    ],
+    "score_range.cuh": [
+        ("operator%", "ranges: remainders of two quotients", "a.least / size == a.most / size", "true", "score ranges"),
+        ("operator&", "ranges: bits of numbers that are not low ones", "(bits.least & size) == 0", "true", "score ranges"),
+        ("of_corners", "ranges: two corners of four", "larger(larger(w, x), larger(y, z))", "larger(w, z)", "score ranges"),
+        ("smallest_of_block", "ranges: of half of the lanes", "mask = kLanesOfRange / 2", "mask = kLanesOfRange / 4", "key maps: of a mask"),
+        ("elements_in", "ranges: of the elements of one round", "first <= last; first +=", "first <= 0; first +=", "key maps: of a mask"),
+        ("elements_in", "ranges: indices outside the tensor", "of.least >= 0 && of.least", "of.least", "key maps: ranges of indices"),
     ],
     "widen.cuh": [
         ("widen_chunk", "elements in the order of conversion", "ptx::prmt(w.even, w.odd, 0x5410)", "w.even", "8-bit keys are"),

@@ -118,6 +118,23 @@ TEST_CASE("cli scores: the check of gradients finds a slope that is wrong") {
   CHECK(wrong.json().at("check").at("dq").at("ok") == false);
 }
 
+TEST_CASE("cli scores: the check finds a mask that differs inside its blocks") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2);
+  write_text(fa2.file("mask"), "return at.key / 4 == at.query / 4;");
+  const auto with = [&](const std::string& block) {
+    return fa2.run(run + fa2.option("--score-mask", "mask") + " --mask-block " + block);
+  };
+  CHECK(with("4x4").json().at("check").at("ok") == true);
+  CHECK(with("8x4").err.find("mask_block = 8 x 4, must be blocks in which the mask is the same") !=
+        std::string::npos);
+  for (const std::string wrong : {"4", "4x", "x4", "4x4x4", "fourxfour"})
+    CHECK(with(wrong).err.find("--mask-block: " + wrong + ", must be QUERIESxKEYS, as in 128x128") !=
+          std::string::npos);
+  CHECK(fa2.run(run + " --mask-block 4x4").status != 0);
+}
+
 TEST_CASE("cli scores: mistakes of captures") {
   const Command fa2;
   const std::string run = run_of(fa2) + fa2.option("--out", "o.npy") + fa2.option("--score-bias", "bias");
