@@ -51,11 +51,15 @@ void poison_queries(reference::Tensor& tensor, const std::vector<reference::Sequ
   });
 }
 
-bool is_key_seen(const AttentionProblem& alone, std::int64_t j) {
+/// Returns whether a query sees the key. Keys between those that pieces of queries see count too.
+bool is_key_seen(const AttentionProblem& alone, const QueryPieces& pieces, std::int64_t j) {
+  bool is_seen = false, is_after = false, is_before = false;
   for (std::int64_t i = 0; i < alone.seqlen_q; ++i) {
-    if (reference::is_visible(alone, i, j)) return true;
+    is_seen |= reference::is_visible(alone, i, j, pieces);
+    for (std::int64_t other = 0; alone.query_pieces && other < alone.seqlen_k; ++other)
+      if (reference::is_visible(alone, i, other, pieces)) (other < j ? is_after : is_before) = true;
   }
-  return false;
+  return is_seen || (is_after && is_before);
 }
 
 }  // namespace
@@ -125,7 +129,10 @@ void poison_unseen(GuardedCall& call) {
   for (reference::Tensor* tensor : {&call.k, &call.v}) {
     poison_rows(*tensor, [&](std::int64_t entry, std::int64_t r) {
       return std::ranges::any_of(sequences, [&](const reference::Sequence& s) {
-        return is_in(s.k, entry, r) && is_key_seen(reference::problem_of(call.problem, s), r - s.k.begin);
+        const auto b = &s - sequences.data();
+        const reference::ScoreRule rule = reference::rule_of(call.problem, s, call.rule(), b);
+        return is_in(s.k, entry, r) &&
+               is_key_seen(reference::problem_of(call.problem, s), rule.numbers.query_pieces, r - s.k.begin);
       });
     });
   }
