@@ -40,6 +40,26 @@ std::string used_rule(const SequenceSide& side, std::size_t b) {
   return fmt::format("must be in 0..{}, the length of its sequence", length);
 }
 
+/// Returns one violation per wrong number of the first sequence that has any. `table`: the call's, or empty.
+Violations violations_of_query_pieces(const AttentionProblem& p, const SequenceSide& queries,
+                                      std::span<const std::int32_t> table) {
+  Violations found;
+  for (std::size_t b = 0; 3 * b < table.size() && found.empty(); ++b) {
+    const auto row = table.subspan(3 * b, 3);
+    const std::int64_t length = length_of(queries, b),
+                       used = queries.seqused.empty() ? length
+                                                      : std::min<std::int64_t>(queries.seqused[b], length);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      std::string rule =
+          query_piece_rule(p, {row[0], row[1], row[2]}, std::max<std::int64_t>(used, 0), int(i));
+      if (!rule.empty())
+        found.push_back(
+            {fmt::format("query_pieces.table[{}][{}]", b, i), fmt::format("{}", row[i]), std::move(rule)});
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<Violation> violations_of(const SequenceSide& side) {
@@ -64,26 +84,6 @@ std::vector<Violation> violations_of_pages(
       const bool exists = pages[i] >= 0 && pages[i] < p.page_count;
       return exists ? "" : fmt::format("must be in 0..{}: a page of K and V", p.page_count - 1);
     });
-  }
-  return found;
-}
-
-/// Returns one violation per wrong number of the first sequence that has any. `table`: the call's, or empty.
-Violations violations_of_query_pieces(const AttentionProblem& p, const SequenceSide& queries,
-                                      std::span<const std::int32_t> table) {
-  Violations found;
-  for (std::size_t b = 0; 3 * b < table.size() && found.empty(); ++b) {
-    const auto row = table.subspan(3 * b, 3);
-    const std::int64_t length = length_of(queries, b),
-                       used = queries.seqused.empty() ? length
-                                                      : std::min<std::int64_t>(queries.seqused[b], length);
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      std::string rule =
-          query_piece_rule(p, {row[0], row[1], row[2]}, std::max<std::int64_t>(used, 0), int(i));
-      if (!rule.empty())
-        found.push_back(
-            {fmt::format("query_pieces.table[{}][{}]", b, i), fmt::format("{}", row[i]), std::move(rule)});
-    }
   }
   return found;
 }

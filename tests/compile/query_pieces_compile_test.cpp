@@ -20,7 +20,7 @@ constexpr Variant kVariants[] = {Variant::causal,  Variant::window, Variant::ali
                                  Variant::dropout, Variant::packed, Variant::plain};
 
 /// Returns the heuristic's kernels of a pass, in which any two choices meet.
-std::vector<KernelSource> kernels() {
+std::vector<KernelSource> piece_kernels() {
   using enum KernelPass;
   constexpr const char* kGpus[] = {"sm_80", "sm_90a", "sm_100"};
   constexpr int kHeadDims[] = {64, 128, 256};
@@ -47,5 +47,5 @@ std::vector<KernelSource> kernels() {
 
 TEST_CASE("the heuristic's kernels for pieces of queries compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(kernels());
+  check_that_they_compile_without_spills(piece_kernels());
 }

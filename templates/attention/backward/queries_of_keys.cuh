@@ -48,7 +48,8 @@ struct QueriesOfKeys {
   /// Returns the first query that sees `key` by its mask and window.
   FA2_DEVICE int begin_of_window(int key) const {
     if constexpr (Config::mask == MaskKind::none && !Config::window_right) return 0;
-    const int begin = queries_before(key - (Config::window_right ? mask.window_right : 0));
+    const int right = Config::window_right ? mask.window_right : 0;
+    const int begin = Config::query_pieces ? queries_before(key - right) : queries_before(key) - right;
     return begin > 0 ? begin : 0;
   }
   /// Returns the query after the last that sees `key` by its window.

@@ -3,6 +3,7 @@
 
 #include "attention/common/mask.cuh"
 #include "attention/common/scheduler.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/memory.cuh"
 #include "tile/register_tile.cuh"
 
@@ -71,9 +72,12 @@ struct Alibi {
   template <int kM, int kN>
   FA2_DEVICE void scale_and_bias_keys(AccumulatorTile<kM, kN>& scores, int first_key, int first_query) const {
     const float slope = slope_of(first_query);
-    const int lane_query = first_query + fragment_col(), first_diagonal = diagonal(lane_query);
+    const int first_col = first_query + fragment_col(), first_diagonal = diagonal(first_col);
     for_each_score(scores, first_key, [&](int key) {
       const float distance = static_cast<float>(key - first_diagonal);
+      // Renewed, so that the jumps of all columns are not kept from one row to the next.
+      const int lane_query =
+          Config::query_pieces ? static_cast<int>(ptx::renewed(static_cast<u32>(first_col))) : 0;
       return [=](float& s, int col) {
         s = biased(s, slope, distance - static_cast<float>(col) - jump_between(lane_query, lane_query + col));
       };

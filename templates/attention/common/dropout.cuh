@@ -10,6 +10,17 @@
 
 namespace fa2 {
 
+/// The positions of queries, as dropout counts them.
+template <class Config, bool kHasPieces = Config::query_pieces>
+struct DropoutPositions {
+  FA2_DEVICE static DropoutPositions of_sequence(const SequenceShape&) { return {}; }
+  FA2_DEVICE int of(int query) const { return query; }
+};
+template <class Config>
+struct DropoutPositions<Config, true> : QueryPositions {
+  FA2_DEVICE static DropoutPositions of_sequence(const SequenceShape& shape) { return {shape.positions}; }
+};
+
 /// The random numbers of one query head. A probability is dropped if its number is below the threshold.
 ///
 /// One Philox call yields eight numbers. In a block of 16 x 16 they belong to queries q and q + 8 and keys k,
@@ -24,12 +35,14 @@ struct Dropout {
   static constexpr int kRounds = 7;
 
   const DropoutParams& params;
-  u32 stream[2];               ///< upper half of Philox's counter; two words
-  QueryPositions positions{};  ///< used if Config::query_pieces
+  u32 stream[2];  ///< upper half of Philox's counter; two words
+  DropoutPositions<Config> positions{};
 
   /// Returns the numbers of one head of a sequence. `head`: batch * heads + query head.
   FA2_DEVICE Dropout of_head(const SequenceShape& shape, int head) const {
-    return {params, {stream[0] + static_cast<u32>(head), stream[1]}, shape.positions};
+    return {params,
+            {stream[0] + static_cast<u32>(head), stream[1]},
+            DropoutPositions<Config>::of_sequence(shape)};
   }
 
   /// Returns four words. Word i belongs to query q + 8 * (i % 2) and key k + i / 2; with its halves
@@ -100,18 +113,13 @@ struct Dropout {
     }
   }
 
-  /// Returns the position of the first query of a block of 16, which all have the same piece: pieces are multiples of 16.
-  FA2_DEVICE int position_of(int query) const {
-    if constexpr (Config::query_pieces) return positions.of(query);
-    return query;
-  }
-
-  /// Computes this lane's words for the 16 x 16 block that begins at this row and column.
+  /// Computes this lane's words for the 16 x 16 block that begins at this row and column. Its queries have one piece, because
+  /// pieces are multiples of 16.
   template <ScoreTile kTile>
   FA2_DEVICE void words_of_block(u32 (&word)[2][2], int first_row, int first_col) const {
     const int lane = ptx::lane_index();
     if constexpr (kTile == ScoreTile::queries_by_keys) {
-      const PhiloxWords own = words(position_of(first_row) / 2 + lane / 4, first_col / 4 + lane % 4);
+      const PhiloxWords own = words(positions.of(first_row) / 2 + lane / 4, first_col / 4 + lane % 4);
       FA2_UNROLL
       for (int i = 0; i < 4; ++i) word[i / 2][i % 2] = own.word[i];
     } else {
@@ -119,7 +127,7 @@ struct Dropout {
       // key makes one call, and both lanes share the results.
       const bool odd = lane / 4 % 2 != 0;
       const PhiloxWords own =
-          words(position_of(first_col) / 2 + lane % 4 * 2 + odd, first_row / 4 + lane / 8);
+          words(positions.of(first_col) / 2 + lane % 4 * 2 + odd, first_row / 4 + lane / 8);
       FA2_UNROLL
       for (int half = 0; half < 2; ++half) {
         const u32 kept = odd ? own.word[2 + half] : own.word[half];

@@ -17,8 +17,8 @@ struct QueryPositions {
   /// Returns the number of queries before `position`. Of a position before the first query or behind the last one: as if the
   /// pieces went on, so it may be negative or too large.
   constexpr int before(int position) const {
-    if (position - first < split) return position - first;
-    return position - second > split ? position - second : split;
+    const int of_first = position - first < split ? position - first : split;
+    return of_first > position - second ? of_first : position - second;
   }
 };
 
