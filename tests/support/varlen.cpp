@@ -1,6 +1,8 @@
 // Makes tables of lengths, and puts NaN where nothing may be read.
 #include "varlen.h"
 
+#include <reference/row_block.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -51,15 +53,15 @@ void poison_queries(reference::Tensor& tensor, const std::vector<reference::Sequ
   });
 }
 
-/// Returns whether a query sees the key. Keys between those that pieces of queries see count too.
+/// Returns whether a query sees the key. Of pieces of queries, keys between those of the first and the last query count too.
 bool is_key_seen(const AttentionProblem& alone, const QueryPieces& pieces, std::int64_t j) {
-  bool is_seen = false, is_after = false, is_before = false;
+  if (alone.query_pieces)
+    return alone.seqlen_q > 0 && j >= reference::visible_keys(alone, pieces, 0).begin &&
+           j < reference::visible_keys(alone, pieces, alone.seqlen_q - 1).end;
   for (std::int64_t i = 0; i < alone.seqlen_q; ++i) {
-    is_seen |= reference::is_visible(alone, i, j, pieces);
-    for (std::int64_t other = 0; alone.query_pieces && other < alone.seqlen_k; ++other)
-      if (reference::is_visible(alone, i, other, pieces)) (other < j ? is_after : is_before) = true;
+    if (reference::is_visible(alone, i, j)) return true;
   }
-  return is_seen || (is_after && is_before);
+  return false;
 }
 
 }  // namespace
