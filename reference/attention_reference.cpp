@@ -170,7 +170,8 @@ double score_before_texts(const AttentionProblem& p, const ScoreRule& rule, cons
   if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
   if (p.alibi) {
     const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
-    const std::int64_t distance = std::abs(at.query + at.keys - at.queries - at.key);
+    const std::int64_t position = p.query_pieces ? at.query : at.query + p.seqlen_k - p.seqlen_q;
+    const std::int64_t distance = std::abs(position - at.key);
     score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
   }
   return score;

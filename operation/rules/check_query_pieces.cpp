@@ -7,15 +7,13 @@
 namespace fa2 {
 namespace {
 
-/// Rejects what the problem would ignore: a table without varlen, or numbers besides a table.
+/// Rejects what the problem would ignore: a table without varlen, or numbers with it. The operand checks find a missing table.
 void check_form(Violations& found, const AttentionProblem& p, const QueryPieces& pieces) {
   const bool has_table = pieces.table != nullptr;
   const bool has_numbers = pieces.split != 0 || pieces.first != 0 || pieces.second != 0;
-  if (has_table != p.varlen)
-    found.push_back({"query_pieces.table", has_table ? "given" : "null",
-                     p.varlen
-                         ? "must point to split, first and second of each sequence: the problem has varlen"
-                         : "must be null, or the problem's varlen true: split, first and second say it"});
+  if (has_table && !p.varlen)
+    found.push_back({"query_pieces.table", "given",
+                     "must be null, or the problem's varlen true: split, first and second say it"});
   if (p.varlen && has_numbers)
     found.push_back({"query_pieces.split, first and second",
                      fmt::format("{}, {} and {}", pieces.split, pieces.first, pieces.second),

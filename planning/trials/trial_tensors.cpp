@@ -67,9 +67,8 @@ void TrialTensors::allocate() {
   BackwardArgs sizes;
   sizes.forward.page_table_stride = pages_of_sequence(problem_);
   for (const Operand& operand : operands_of(problem_, sizes, is_backward_)) {
-    const bool is_needed = !operand.optional || (is_backward_ && operand.access == Access::write) ||
-                           buffers_.size() == static_cast<std::size_t>(Role::query_pieces);
-    buffers_.emplace_back(is_needed ? size_in_bytes(operand) : 0);
+    const bool is_gradient = is_backward_ && operand.access == Access::write;
+    buffers_.emplace_back(operand.optional && !is_gradient ? 0 : size_in_bytes(operand));
   }
 }
 

@@ -289,7 +289,7 @@ BUGS = {
         ("side_of", "ALiBi: a block that the diagonal crosses is taken for one after it", "diagonal(first_row + 16 * kM - 1)",
          "diagonal(first_row)", "variants"),
         ("scale_and_bias_keys", "ALiBi: the distance of the first column for all, where queries are columns",
-         "distance - static_cast<float>(col) - jump", "distance - jump", "backward"),
+         "distance - static_cast<float>(col) - jump_between", "distance - jump_between", "backward"),
         ("diagonal", "pieces: ALiBi by a query's number in the call",
          "if constexpr (Config::query_pieces) return shape.positions.of(row_map_of<Config>(params).query(row));", "", "query pieces"),
         ("jump_between", "pieces: ALiBi by the first piece's offset for both, where queries are columns",
