@@ -89,8 +89,10 @@ class Longest {
   }
 
  private:
-  /// Removes windows and chunks that hide nothing, because every kernel with one is another kernel.
+  /// Removes windows and chunks that hide nothing, because every kernel with one is another kernel. Pieces of queries may stand further
+  /// from a key than the longest sequence.
   static void remove_idle_bounds(fa2_problem& p) {
+    if (p.query_pieces) return;
     const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
     if (p.window_left >= longest) p.has_window_left = 0, p.window_left = 0;
     if (p.window_right >= longest) p.has_window_right = 0, p.window_right = 0;

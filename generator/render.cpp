@@ -96,7 +96,8 @@ KernelSource render(const KernelSpec& asked) {
                         : spec.config.kernel == KernelId::key_map ? Reads::ranges
                         : spec.config.score_tiles != 0            ? Reads::staged
                                                                   : Reads::plain;
-    std::ranges::move(score_text_headers(spec.traits.score_text, lines, reads), std::back_inserter(rendered));
+    std::ranges::move(score_text_headers(spec.traits.score_text, lines, reads, spec.traits.query_pieces),
+                      std::back_inserter(rendered));
   };
   add_texts(Lines::left_out);
   source.precompile_command = precompile_command(spec);

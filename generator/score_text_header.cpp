@@ -180,24 +180,29 @@ SourceFile range_text_header(const ScoreTexts& texts, Lines lines) {
   return {"attention/rows/range_text.cuh", std::move(text)};
 }
 
-SourceFile captures_header(const ScoreTexts& texts, Reads reads) {
-  std::string list = reads == Reads::staged ? "  CaptureMapParams capture_map;\n" : "";
+SourceFile captures_header(const ScoreTexts& texts, Reads reads, bool query_pieces) {
+  std::string list = query_pieces ? "  QueryPieceParams query_pieces;\n" : "";
+  if (reads == Reads::staged) list += "  CaptureMapParams capture_map;\n";
   if (!texts.mask.text.empty()) list += "  KeyMapParams key_map;\n";
   if (!texts.captures.empty()) list += fmt::format("  CaptureParams list[{}];\n", texts.captures.size());
   return {"attention/common/score_captures.cuh",
           fmt::format("// Rendered by fa2 from texts of a caller.\n#pragma once\n\n"
-                      "#include \"attention/common/capture_params.cuh\"\n\nnamespace fa2 {{\n\n"
+                      "#include \"attention/common/capture_params.cuh\"\n{}\nnamespace fa2 {{\n\n"
                       "struct ScoreCaptures {{\n{}}};\n\n}}  // namespace fa2\n",
-                      list)};
+                      query_pieces ? "#include \"attention/common/query_positions.cuh\"\n" : "", list)};
 }
 
 }  // namespace
 
-std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads) {
-  if (number == 0) return {};
+std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads, bool query_pieces) {
+  if (number == 0) {
+    if (!query_pieces) return {};
+    return {captures_header({}, Reads::plain, true)};
+  }
   const ScoreTexts& texts = score_texts(number);
   const int staged = reads == Reads::staged ? capture_per_score(number) : kNoCapture;
-  std::vector<SourceFile> files = {text_header(texts, lines, staged), captures_header(texts, reads)};
+  std::vector<SourceFile> files = {text_header(texts, lines, staged),
+                                   captures_header(texts, reads, query_pieces)};
   if (reads == Reads::followed)
     files.push_back(followed_text_header(texts, differentiable_captures(number), lines));
   if (reads == Reads::ranges && mask_has_ranges(texts)) files.push_back(range_text_header(texts, lines));

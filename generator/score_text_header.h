@@ -16,7 +16,9 @@ enum class Lines : std::uint8_t { left_out, named };
 enum class Reads : std::uint8_t { plain, followed, staged, ranges };
 
 /// Returns attention/common/score_text.cuh with the texts that have a number, score_captures.cuh with what they capture, and for
-/// followed reads attention/backward/sm80/followed_text.cuh, for ranges attention/rows/range_text.cuh if mask_has_ranges(); nothing for 0. @throws InvalidRequest if no texts with this number were made in this process.
-std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads = Reads::plain);
+/// followed reads attention/backward/sm80/followed_text.cuh, for ranges attention/rows/range_text.cuh if mask_has_ranges(); nothing for 0. With `query_pieces`
+/// score_captures.cuh has these too, even without texts. @throws InvalidRequest if no texts with this number were made in this process.
+std::vector<SourceFile> score_text_headers(std::int64_t number, Lines lines, Reads reads = Reads::plain,
+                                           bool query_pieces = false);
 
 }  // namespace fa2

@@ -93,6 +93,23 @@ VisibleRows visible_rows(const AttentionProblem& p) {
   return p.varlen ? VisibleRows{0, k_entries(p).rows} : rows_of_sequence(p);
 }
 
+VisibleRows visible_rows(const AttentionProblem& p, const QueryPieces& pieces) {
+  if (!p.query_pieces || p.varlen || p.seqlen_q == 0 || p.seqlen_k == 0) return visible_rows(p);
+  const auto position = [&](std::int64_t query) {
+    return query + (query < pieces.split ? pieces.first : pieces.second);
+  };
+  const std::int64_t first = position(0), last = position(p.seqlen_q - 1);
+  const auto right = right_of(p);
+  std::int64_t begin = p.window_left ? std::max<std::int64_t>(first - *p.window_left, 0) : 0,
+               end = right ? std::min(last + *right + 1, p.seqlen_k) : p.seqlen_k;
+  if (p.attention_chunk) {
+    begin = std::max(begin, begin_of_chunk(p, std::max<std::int64_t>(first, 0)));
+    end = last < 0 ? 0 : std::min(end, begin_of_chunk(p, last) + *p.attention_chunk);
+  }
+  begin = std::min(begin, p.seqlen_k - 1);  // tensor maps show at least one row
+  return {begin, std::max<std::int64_t>(end - begin, 1)};
+}
+
 std::int64_t visible_keys(const AttentionProblem& p) {
   return rows_of_sequence(with_mean_lengths(p)).count;
 }

@@ -1,6 +1,8 @@
-// Which keys the queries of a problem see: counted, not listed.
+// Which keys the queries of a problem see: counted, not listed. Of problems with query_pieces, whose positions only calls have, as if
+// these were those of the last queries of all.
 #pragma once
 
+#include <fa2/args.h>
 #include <fa2/problem.h>
 
 #include <cstdint>
@@ -17,6 +19,9 @@ struct VisibleRows {
 /// Returns the rows from the first to the last that some query sees; other rows may hold anything. With varlen: all rows of
 /// an entry, be it a page, because only the device knows the lengths.
 VisibleRows visible_rows(const AttentionProblem& problem);
+
+/// Returns visible_rows() of one call, whose positions are known if the problem has query_pieces without varlen.
+VisibleRows visible_rows(const AttentionProblem& problem, const QueryPieces& pieces);
 
 /// Returns the queries, from the first to the last, that see some of the keys `of` in a sequence of the problem's longest lengths.
 VisibleRows visible_queries(const AttentionProblem& problem, const VisibleRows& of);

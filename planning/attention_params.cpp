@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <templates/attention/common/query_positions.cuh>
 
 namespace fa2 {
 namespace {
@@ -23,7 +24,7 @@ int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
 
 /// Returns the chunks, limited likewise: one as long as the longest sequence holds every position.
 KeyChunks chunks_of(const AttentionProblem& p) {
-  const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
+  const std::int64_t longest = p.query_pieces ? kEndOfPositions : std::max(p.seqlen_q, p.seqlen_k);
   return {divisor_of(static_cast<unsigned>(std::min(p.attention_chunk.value_or(0), longest)))};
 }
 
@@ -95,8 +96,10 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.q_tiles = static_cast<int>((q_rows + config.tile_m - 1) / config.tile_m);
   params.head_count = static_cast<int>(p.batch * heads);
   params.sections = head_sections(p, heads, heads_per_section(p, config), params.q_tiles);
-  params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
-  params.window_right = width_of(p.window_right, p.seqlen_q);
+  const auto longest = [&](std::int64_t otherwise) { return p.query_pieces ? kEndOfPositions : otherwise; };
+  params.window_left =
+      width_of(p.window_left, longest(p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k));
+  params.window_right = width_of(p.window_right, longest(p.seqlen_q));
   params.chunks = chunks_of(p);
   params.first_key = static_cast<int>(visible_rows(p).first);
   params.sequences.total_q = static_cast<int>(q_entries(p).rows);
@@ -134,6 +137,7 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   FA2_HEAD_NUMBERS(FA2_FILL_IN)
 #undef FA2_FILL_IN
   if (p.dropout) params.dropout = dropout_params(args.dropout);
+  if (p.query_pieces) params.first_key = static_cast<int>(visible_rows(p, args.query_pieces).first);
   params.k_descale = factors_of(args.k_descale, args.k_descale_strides);
   params.v_descale = factors_of(args.v_descale, args.v_descale_strides);
   params.sequences.cu_seqlens_q = args.cu_seqlens_q;

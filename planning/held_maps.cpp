@@ -25,7 +25,7 @@ AttentionProblem shape_of(const AttentionProblem& p) {
   shape.seqlen_q = p.seqlen_q, shape.seqlen_k = p.seqlen_k;
   shape.varlen = p.varlen, shape.total_q = p.total_q, shape.total_k = p.total_k;
   shape.mask = p.mask, shape.window_left = p.window_left, shape.window_right = p.window_right;
-  shape.attention_chunk = p.attention_chunk;
+  shape.attention_chunk = p.attention_chunk, shape.query_pieces = p.query_pieces;
   return shape;
 }
 

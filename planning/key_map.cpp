@@ -67,7 +67,8 @@ std::optional<MapCounts> make_constant_map(Plan& plan) {
   const AttentionProblem& problem = plan.problem;
   const auto makes_map = [](const Step& step) { return step.config.kernel == KernelId::key_map; };
   const auto found = std::ranges::find_if(plan.steps, makes_map);
-  if (found == plan.steps.end() || problem.varlen || reads_of_mask(score_texts(problem.score_text)).captures)
+  if (found == plan.steps.end() || problem.varlen || problem.query_pieces ||
+      reads_of_mask(score_texts(problem.score_text)).captures)
     return std::nullopt;
   Step map = std::move(*found);
   plan.steps.erase(found);

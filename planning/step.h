@@ -19,6 +19,7 @@
 #include <new>
 #include <span>
 #include <templates/attention/common/capture_params.cuh>
+#include <templates/attention/common/query_positions.cuh>
 #include <type_traits>
 #include <vector>
 
@@ -69,8 +70,8 @@ class ParamsBuffer {
 
  private:
   static constexpr std::size_t kBytes = 2304, kAlignment = 64;
-  static constexpr std::size_t kTextBytes =
-      kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams) + sizeof(CaptureMapParams);
+  static constexpr std::size_t kTextBytes = kMostCaptures * sizeof(CaptureParams) + sizeof(KeyMapParams) +
+                                            sizeof(CaptureMapParams) + sizeof(QueryPieceParams);
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
@@ -82,19 +83,20 @@ struct OperandUse {
   Access access;
 };
 
-/// What a kernel with texts of scores gets: CaptureMapParams with score_tiles, KeyMapParams if there is a mask, then CaptureParams.
-/// launch() inserts them in front of AttentionParams.
+/// What launch() inserts in front of AttentionParams: QueryPieceParams if the problem has query_pieces, and what texts of scores need:
+/// CaptureMapParams with score_tiles, KeyMapParams if there is a mask, then CaptureParams.
 struct StepTexts {
   std::size_t place = 0;  ///< where AttentionParams begin in the parameters; bytes
   std::span<const CaptureSpec> captures = {};
   int staged = kNoCapture;  ///< the capture of which the kernel has tiles
+  bool have_query_pieces = false;
   bool have_mask = false;
   bool have_gradients = false;                   ///< whether the kernel adds to gradients of captures
   KeyMapLayout map = {};                         ///< if the kernel makes or reads a map
   WorkspacePart map_part = {};                   ///< of the plan's scratch; without `param`
   std::shared_ptr<std::byte> constant_map = {};  ///< in place of `map_part`, if it is the same in every call
 
-  bool are_empty() const { return captures.empty() && !have_mask; }
+  bool are_empty() const { return captures.empty() && !have_mask && !have_query_pieces; }
 };
 
 /// A kernel of a plan, and its launch. Immutable once it is part of a plan; any thread may use it then.

@@ -89,7 +89,7 @@ TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box
 }  // namespace
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
-                      AttentionParamsSm90& params) {
+                      AttentionParamsSm90& params, const QueryPieces& pieces) {
   const std::int64_t queries = q_entries(p).rows;
   params.q = packed_map_of(operands[Role::q], queries, params.attention.packing);
   params.o = packed_map_of(operands[Role::out], queries, params.attention.packing);
@@ -101,7 +101,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
     params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, true);
     return;
   }
-  const VisibleRows visible = visible_rows(p);
+  const VisibleRows visible = visible_rows(p, pieces);
   // Rows of V that no query sees must not be loaded.
   const auto map = [&](Role role, bool holds_values) {
     return p.varlen && holds_values ? ragged_map_of(operands[role], p.seqlen_k, config.tile_n)
@@ -112,14 +112,15 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
 }
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
-                      BackwardParamsSm90& params) {
+                      BackwardParamsSm90& params, const QueryPieces& pieces) {
   constexpr std::int32_t kKeysOfWarpgroup = 64;
   const auto map = [&](Role role, const RowRange& rows, std::int32_t box_rows) {
     return p.varlen ? ragged_map_of(operands[role], rows.count, box_rows)
                     : map_of(operands[role], rows, box_rows);
   };
   const RowRange keys{0, p.seqlen_k}, queries{0, p.seqlen_q};
-  const auto [first, count] = p.seqlen_q > 0 && !p.varlen ? visible_rows(p) : VisibleRows{0, keys.count};
+  const auto [first, count] =
+      p.seqlen_q > 0 && !p.varlen ? visible_rows(p, pieces) : VisibleRows{0, keys.count};
   params.k = map(Role::k, {first, count}, kKeysOfWarpgroup);
   params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
   params.dk = map(Role::dk, keys, kKeysOfWarpgroup);

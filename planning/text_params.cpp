@@ -50,6 +50,14 @@ KeyMapParams params_of(const KeyMapLayout& map, std::byte* bits) {
   return params;
 }
 
+QueryPieceParams params_of(const QueryPieces& pieces) {
+  QueryPieceParams params{};
+  params.table = pieces.table;
+  params.positions = {static_cast<int>(pieces.split), static_cast<int>(pieces.first),
+                      static_cast<int>(pieces.second)};
+  return params;
+}
+
 /// Returns the map that a caller holds for a step that reads one; null if there is none.
 std::byte* held_bits_of(const Step& step, const Call& call) {
   if (step.texts.map_part.bytes == 0 || step.config.kernel == KernelId::key_map) return nullptr;
@@ -79,7 +87,9 @@ const AttentionArgs& attention_args_of(const Call& call) {
 
 void set_texts(Step& step, const AttentionProblem& problem) {
   const KernelKind& kind = kind_of(step.config);
-  if (problem.score_text == 0 || (kind.reads != nullptr && !kind.reads("score_text"))) return;
+  const auto reads = [&](const char* trait) { return kind.reads == nullptr || kind.reads(trait); };
+  step.texts.have_query_pieces = problem.query_pieces && reads("query_pieces");
+  if (problem.score_text == 0 || !reads("score_text")) return;
   step.texts.captures = score_texts(problem.score_text).captures;
   step.texts.have_mask = has_mask_text(problem);
   step.texts.have_gradients =
@@ -105,10 +115,15 @@ void insert_text_params(ParamsBuffer& params, const Step& step, const Call& call
     const KeyMapParams key_map = params_of(texts.map, map_bits_of(step, call));
     params.insert(texts.place, &key_map, sizeof key_map);
   }
-  if (texts.staged == kNoCapture) return;
-  const auto staged = static_cast<std::size_t>(texts.staged);
-  const TensorMap map = map_of_scores(step.config, texts.captures[staged], args.captures[staged]);
-  params.insert(texts.place, &map, sizeof map);
+  if (texts.staged != kNoCapture) {
+    const auto staged = static_cast<std::size_t>(texts.staged);
+    const TensorMap map = map_of_scores(step.config, texts.captures[staged], args.captures[staged]);
+    params.insert(texts.place, &map, sizeof map);
+  }
+  if (texts.have_query_pieces) {
+    const QueryPieceParams pieces = params_of(args.query_pieces);
+    params.insert(texts.place, &pieces, sizeof pieces);
+  }
 }
 
 void add_text_memory(std::vector<MemoryRange>& ranges, const Step& step, const Call& call) {

@@ -1,4 +1,4 @@
-// What kernels with texts of scores get beside AttentionParams.
+// What kernels with texts of scores or pieces of queries get in front of AttentionParams.
 #pragma once
 
 #include <fa2/args.h>

@@ -17,7 +17,8 @@ namespace fa2::reference {
 namespace {
 
 /// Returns the key on the diagonal of query i. Diagonals align both sequences' ends, or their beginnings.
-std::int64_t diagonal(const AttentionProblem& p, std::int64_t i) {
+std::int64_t diagonal(const AttentionProblem& p, const QueryPieces& pieces, std::int64_t i) {
+  if (p.query_pieces) return query_position(pieces, i);
   return p.mask == MaskKind::causal_top_left ? i : i + p.seqlen_k - p.seqlen_q;
 }
 
@@ -136,14 +137,19 @@ double lse_unit(LseBase base) {
   return base == LseBase::two ? std::numbers::log2e : 1;
 }
 
-KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
+std::int64_t query_position(const QueryPieces& pieces, std::int64_t i) {
+  return i < pieces.split ? i + pieces.first : i + pieces.second;
+}
+
+KeyRange visible_keys(const AttentionProblem& p, const QueryPieces& pieces, std::int64_t i) {
   KeyRange keys{0, p.seqlen_k};
-  if (p.mask != MaskKind::none) keys.end = diagonal(p, i) + 1;
-  if (p.window_left) keys.begin = diagonal(p, i) - *p.window_left;
-  if (p.window_right) keys.end = std::min(keys.end, diagonal(p, i) + *p.window_right + 1);
+  const std::int64_t position = diagonal(p, pieces, i);
+  if (p.mask != MaskKind::none) keys.end = position + 1;
+  if (p.window_left) keys.begin = position - *p.window_left;
+  if (p.window_right) keys.end = std::min(keys.end, position + *p.window_right + 1);
   if (p.attention_chunk) {
-    const std::int64_t chunk = *p.attention_chunk, at = diagonal(p, i) % chunk;
-    const std::int64_t first = diagonal(p, i) - (at < 0 ? at + chunk : at);
+    const std::int64_t chunk = *p.attention_chunk, at = position % chunk;
+    const std::int64_t first = position - (at < 0 ? at + chunk : at);
     keys.begin = std::max(keys.begin, first);
     if (p.seqlen_k - first > chunk) keys.end = std::min(keys.end, first + chunk);
   }
@@ -152,8 +158,8 @@ KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
   return keys;
 }
 
-bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
-  const KeyRange keys = visible_keys(problem, i);
+bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j, const QueryPieces& pieces) {
+  const KeyRange keys = visible_keys(problem, pieces, i);
   return j >= keys.begin && j < keys.end;
 }
 
@@ -164,7 +170,8 @@ double score_before_texts(const AttentionProblem& p, const ScoreRule& rule, cons
   if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
   if (p.alibi) {
     const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
-    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
+    const std::int64_t position = p.query_pieces ? at.query : at.query + p.seqlen_k - p.seqlen_q;
+    const std::int64_t distance = std::abs(position - at.key);
     score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
   }
   return score;

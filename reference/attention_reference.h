@@ -25,9 +25,13 @@ struct Tensor {
   }
 };
 
+/// Returns the position of query i.
+std::int64_t query_position(const QueryPieces& pieces, std::int64_t i);
+
 /// Returns whether query i may see key j. Not for varlen, whose sequences are separate problems
 /// (reference/sequences.h).
-bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
+bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j,
+                const QueryPieces& pieces = {});
 
 /// Outputs. With varlen, rows of no sequence are NaN.
 struct Result {
@@ -44,7 +48,8 @@ double lse_unit(LseBase base);
 /// The position of a score. `head` is a query head.
 struct ScorePosition {
   std::int64_t batch = 0, head = 0, query = 0, key = 0;
-  std::int64_t queries = 0, keys = 0;  ///< of the sequence
+  std::int64_t queries = 0,
+               keys = 0;  ///< of the sequence; with query_pieces the whole one, whose queries are counted
 };
 
 /// What the texts of AttentionProblem::score_text compute, in float64. Empty functions: nothing.

@@ -35,11 +35,12 @@ DropoutMask::DropoutMask(const Dropout& dropout)
 }
 
 bool DropoutMask::keeps(std::int64_t head, std::int64_t query, std::int64_t key) const {
-  const std::int64_t q = query / 16 * 8 + query % 8, k = key / 16 * 4 + key % 8 / 2;
+  // A position may be negative.
+  const std::int64_t q = (query >> 4) * 8 + (query & 7), k = key / 16 * 4 + key % 8 / 2;
   const PhiloxWords words = philox({low(static_cast<std::uint64_t>(q)), low(static_cast<std::uint64_t>(k)),
                                     stream_[0] + low(static_cast<std::uint64_t>(head)), stream_[1]},
                                    {0, 0}, kRoundsOfNumber);
-  const std::uint32_t word = words[static_cast<std::size_t>(key % 2 * 2 + query / 8 % 2)];
+  const std::uint32_t word = words[static_cast<std::size_t>(key % 2 * 2 + (query >> 3 & 1))];
   const std::uint32_t number = key / 8 % 2 == 0 ? word : (word >> 16) + (word << 16);
   return number >= threshold_;
 }

@@ -21,7 +21,7 @@ constexpr std::int64_t kKeys = 64;  ///< keys per inner loop
 struct KeyRange {
   std::int64_t begin, end;
 };
-KeyRange visible_keys(const AttentionProblem& problem, std::int64_t i);
+KeyRange visible_keys(const AttentionProblem& problem, const QueryPieces& pieces, std::int64_t i);
 
 /// Arithmetic of the reference: no intermediate result is rounded.
 struct Exact {
@@ -102,8 +102,8 @@ class RowBlock {
     head_ = head;
     first_ = first;
     count_ = std::min(kRows, p.seqlen_q - first);
-    begin_ = visible_keys(p, first).begin;
-    keys_ = std::max<std::int64_t>(visible_keys(p, first + count_ - 1).end - begin_, 0);
+    begin_ = keys_of_query(first).begin;
+    keys_ = std::max<std::int64_t>(keys_of_query(first + count_ - 1).end - begin_, 0);
     sink_ = p.sinks ? double{in_.rule.numbers.sinks[head]} : -kInfinity;
     rows_.assign(static_cast<std::size_t>(count_), {});
     multiply(in_.q.values.data() + offset_of(in_.q, batch, head, first), count_,
@@ -125,7 +125,7 @@ class RowBlock {
 
   /// Returns the keys that row r sees, counted from begin().
   KeyRange keys_of(std::int64_t r) const {
-    const KeyRange keys = visible_keys(in_.problem, first_ + r);
+    const KeyRange keys = keys_of_query(first_ + r);
     return {keys.begin - begin_, keys.end - begin_};
   }
   /// Returns whether row r does not see key begin() + j although it is in keys_of(r): its page is missing, or a text hides it.
@@ -144,7 +144,12 @@ class RowBlock {
   /// Returns the position of row r's score of key begin() + j.
   ScorePosition position(std::int64_t r, std::int64_t j) const {
     const AttentionProblem& p = in_.problem;
-    return {in_.rule.first_batch + batch_, head_, first_ + r, begin_ + j, p.seqlen_q, p.seqlen_k};
+    return {in_.rule.first_batch + batch_,
+            head_,
+            number(r),
+            begin_ + j,
+            p.query_pieces ? p.seqlen_k : p.seqlen_q,
+            p.seqlen_k};
   }
   /// Returns the probabilities of row r from key begin() on. Those of unseen keys are undefined.
   const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
@@ -175,6 +180,15 @@ class RowBlock {
 
   bool has_sink() const { return sink_ > -kInfinity; }
 
+  KeyRange keys_of_query(std::int64_t i) const {
+    return visible_keys(in_.problem, in_.rule.numbers.query_pieces, i);
+  }
+
+  /// Returns row r's number in its sequence.
+  std::int64_t number(std::int64_t r) const {
+    return in_.problem.query_pieces ? query_position(in_.rule.numbers.query_pieces, first_ + r) : first_ + r;
+  }
+
   /// Turns row r's products into scores.
   void score(std::int64_t r) {
     Real* const scores = probabilities_.data() + r * keys_;
@@ -190,7 +204,7 @@ class RowBlock {
     factors_.resize(probabilities_.size(), Real{1});
     if (!in_.problem.dropout) return;
     for (std::int64_t j = 0; j < keys_; ++j) {
-      const bool is_kept = mask_.keeps(head, first_ + r, begin_ + j);
+      const bool is_kept = mask_.keeps(head, number(r), begin_ + j);
       factors_[static_cast<std::size_t>(r * keys_ + j)] =
           static_cast<Real>(is_kept ? 1 / mask_.share_kept() : 0);
     }

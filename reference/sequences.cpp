@@ -79,6 +79,10 @@ ScoreRule rule_of(const AttentionProblem& p, const Sequence& sequence, const Sco
   if (alone.numbers.v_descale != nullptr)
     alone.numbers.v_descale += b * alone.numbers.v_descale_strides.batch;
   alone.first_batch = b;
+  if (p.query_pieces && rule.numbers.query_pieces.table != nullptr) {
+    const std::int32_t* const row = rule.numbers.query_pieces.table + 3 * b;
+    alone.numbers.query_pieces = {row[0], row[1], row[2]};
+  }
   if (!p.missing_pages) return alone;
   const std::int32_t* const table = pages_of(rule.numbers, b);
   for (std::int64_t j = 0; j < sequence.k.count; ++j)

@@ -142,6 +142,8 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
   visit_numbers(add, problem, args);
   if (captures_) captures_->add_to(args);
   if (problem.dropout) args.dropout.probability = kTrialDropout;
+  if (problem.query_pieces && !problem.varlen)
+    args.query_pieces = trial_pieces(problem, problem.seqlen_q, problem.seqlen_k);
   return args;
 }
 

@@ -75,12 +75,24 @@ void VariantOptions::add_to(CLI::App& verb) {
   };
   add_number("--seed", &Dropout::seed, "Seed of dropout");
   add_number("--offset", &Dropout::offset, "Offset of dropout: each one gives another mask");
+  verb.add_option_function<std::vector<std::int64_t>>(
+          "--query-pieces",
+          [this](const std::vector<std::int64_t>& numbers) {
+            query_pieces = QueryPieces{.split = numbers[0], .first = numbers[1], .second = numbers[2]};
+          },
+          description_of("query_pieces") +
+              ": query i has the position i + FIRST if i < SPLIT, else i + SECOND")
+      ->type_name("SPLIT FIRST SECOND")
+      ->expected(3);
   add_variants(verb, fields);
   captures = add_score_texts(verb, fields.score_text, CaptureValues::required);
 }
 
 VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem, Mistakes& mistakes)
-    : scalars_(options.scalars), dropout_(options.dropout.value_or(Dropout{})), captures_(options.captures) {
+    : scalars_(options.scalars),
+      dropout_(options.dropout.value_or(Dropout{})),
+      query_pieces_(options.query_pieces.value_or(QueryPieces{})),
+      captures_(options.captures) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value, const auto& given) {
         using Value = std::decay_t<decltype(value)>;
@@ -93,6 +105,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
   problem.sm_margin = options.fields.sm_margin;
   problem.score_text = options.fields.score_text;
   problem.dropout |= options.dropout.has_value();
+  problem.query_pieces |= options.query_pieces.has_value();
   mistakes.attempt([&] { captures_.require_sizes(problem); });
   AttentionArgs args;
   visit_kinds(
@@ -128,6 +141,7 @@ VariantInputs::HeadNumbers VariantInputs::read(const File& file, const Attention
 
 void VariantInputs::add_to(AttentionArgs& args) const {
   args.dropout = dropout_;
+  args.query_pieces = query_pieces_;
   captures_.add_to(args);
   visit_kinds(
       args,

@@ -24,6 +24,7 @@ struct VariantOptions {
   std::map<std::string, float> scalars;      ///< by the problem's field, or the number's name
   std::map<std::string, std::string> files;  ///< files of numbers per head, by the same
   std::optional<Dropout> dropout;
+  std::optional<QueryPieces> query_pieces;
   /// What the texts of scores capture.
   std::shared_ptr<const CaptureOptions> captures = std::make_shared<const CaptureOptions>();
 
@@ -55,6 +56,7 @@ class VariantInputs {
   std::map<std::string, float> scalars_;
   std::map<std::string, HeadNumbers> of_heads_;
   Dropout dropout_;
+  QueryPieces query_pieces_;
   CaptureInputs captures_;
 };
 

@@ -251,6 +251,12 @@ bool has_many_steps(const PlannedProblem& problem) {
          problem.seqlen_q * (problem.heads_q / problem.heads_kv) >= kMany;
 }
 
+/// Returns whether pieces of queries leave no registers for 128 queries an iteration: what hides queries behind a window or chunk, and
+/// ALiBi, need the positions of both pieces.
+bool crowds_registers(const PlannedProblem& problem) {
+  return problem.query_pieces && (problem.window_left || problem.attention_chunk || problem.alibi);
+}
+
 /// Puts configs with tiles of the capture that has an element per score in front of those that read each element.
 void use_score_tiles(const PlannedProblem& problem, std::vector<KernelConfig>& configs) {
   if (!score_tile_rules::has_capture(problem)) return;
@@ -285,11 +291,12 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch&) 
   if (!is_small && std::max(problem.head_dim, problem.head_dim_v) <= 128) split.tile_n = 96;
   split.pingpong = 0;
   std::vector<KernelConfig> configs;
-  if (is_small && has_many_steps(problem)) {
+  const bool is_crowded = is_small && crowds_registers(problem);
+  if (is_small && !is_crowded && has_many_steps(problem)) {
     configs.push_back(whole);
     configs.back().bulk_sums = 1;
   }
-  if (!loses_descriptors(problem)) configs.push_back(whole);
+  if (!loses_descriptors(problem) && !is_crowded) configs.push_back(whole);
   if (is_small) configs.push_back(alternating(whole));
   configs.push_back(split);
   if (id == KernelId::backward_sm90) {
@@ -383,6 +390,7 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
                        const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q); },
     .estimated_registers = [](const AttentionTraits&,
                               const KernelConfig& config) { return config.tile_m / 2 + 32; },
+    .reads = [](std::string_view trait) { return trait != "query_pieces"; },
 };
 
 }  // namespace fa2

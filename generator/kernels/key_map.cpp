@@ -15,7 +15,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
 /// Returns whether the kernel reads the trait: what says which pairs of a query and a key exist and are shown.
 bool reads(std::string_view trait) {
   return trait == "mask" || trait == "window_left" || trait == "window_right" || trait == "attention_chunk" ||
-         trait == "varlen" || trait == "score_text";
+         trait == "query_pieces" || trait == "varlen" || trait == "score_text";
 }
 
 }  // namespace

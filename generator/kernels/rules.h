@@ -64,7 +64,7 @@ constexpr bool is_backward_trait_without_lse(std::string_view trait) {
 
 /// Like is_backward_trait(), for kernels that compute no score.
 constexpr bool is_backward_trait_without_scores(std::string_view trait) {
-  return is_backward_trait(trait) && trait != "score_text";
+  return is_backward_trait(trait) && trait != "score_text" && trait != "query_pieces";
 }
 
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.

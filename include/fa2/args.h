@@ -29,7 +29,7 @@ struct TensorStrides {
 };
 
 /// Which probabilities are dropped. This follows from these numbers and from (batch, query head, query, key) alone; queries and
-/// keys of packed sequences count from their sequence's first row. So every kernel, every device, forward and backward agree.
+/// keys of packed sequences count from their sequence's first row, and query_pieces give queries other numbers. So every kernel, every device, forward and backward agree.
 /// dropout_mask() writes the result.
 struct Dropout {
   float probability = 0;  ///< probability of being dropped; 0 <= probability < 1, exact to 2^-32
@@ -38,6 +38,20 @@ struct Dropout {
   /// Optional: seed and offset on the device, at a multiple of 8 bytes; the two fields above must then be 0. A captured graph
   /// reads them in each launch.
   const std::uint64_t* state = nullptr;
+};
+
+/// Where the queries of a call stand in their sequence (AttentionProblem::query_pieces): query i has the position i + first if
+/// i < split, else i + second. A causal mask lets it see the keys up to its position. A zigzag shard r of P ranks, of sequences of
+/// 2 P chunks of c queries, has split = c, first = r c and second = (2 P - 2 - r) c.
+///
+/// Positions lie in -2^29 .. 2^30 - 1. With dropout all three numbers are multiples of 16; split may also be the number of queries.
+struct QueryPieces {
+  std::int64_t split = 0;   ///< queries of the first piece; 0 .. seqlen_q
+  std::int64_t first = 0;   ///< position of query 0, if the first piece has it
+  std::int64_t second = 0;  ///< position less number of the second piece's queries; >= first
+  /// With varlen, else null: int32 (batch, 3) on the device, contiguous. Each sequence's split, first and second; the three numbers
+  /// above must then be 0. Kernels clamp numbers that are out of range.
+  const std::int32_t* table = nullptr;
 };
 
 /// The data of one call: pointers to memory of the plan's device. Q and O have the problem's dtype, K and V its kv_type.
@@ -99,12 +113,14 @@ struct AttentionArgs {
   /// With captures of score_text, else null and 0: one for each, in the order of ScoreTexts::captures. Read during the call.
   const ScoreCapture* captures = nullptr;
   std::int64_t capture_count = 0;
-  /// Optional with a mask in score_text, else null and 0: the blocks that it shows, found by Context::map_blocks() for what captures
-  /// and tables of lengths hold now, and BlockMap::version().
+  /// Optional with a mask in score_text, else null and 0: the blocks that it shows, found by Context::map_blocks() for what captures,
+  /// tables of lengths and query_pieces hold now, and BlockMap::version().
   const BlockMap* block_map = nullptr;
   std::uint64_t block_map_version = 0;
   /// Must keep its default unless the problem has dropout.
   Dropout dropout = {};
+  /// Must keep its default unless the problem has query_pieces.
+  QueryPieces query_pieces = {};
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
 
   /// Optional: AttentionPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros before
@@ -165,6 +181,12 @@ struct AttentionArgs {
             .used_if("dropout")
             .optional()
             .help("seed and offset on the device, in place of the two numbers, which are 0 then"),
+        row("query_pieces.table", &A::query_pieces, &QueryPieces::table)
+            .tensor("query_pieces")
+            .shape("(batch, 3)")
+            .used_if("query_pieces")
+            .optional()
+            .help("with varlen: split, first and second of each sequence, in place of the numbers"),
         row("cu_seqlens_q", &A::cu_seqlens_q)
             .shape("(batch + 1)")
             .used_if("total_q")
@@ -219,6 +241,15 @@ struct AttentionArgs {
             .option("dropout_offset")
             .used_if("dropout")
             .help("another mask for every value, such as the number of the call"),
+        row("query_pieces.split", &A::query_pieces, &QueryPieces::split)
+            .used_if("query_pieces")
+            .help("queries of the first piece"),
+        row("query_pieces.first", &A::query_pieces, &QueryPieces::first)
+            .used_if("query_pieces")
+            .help("query i of the first piece has the position i + first"),
+        row("query_pieces.second", &A::query_pieces, &QueryPieces::second)
+            .used_if("query_pieces")
+            .help("query i of the second piece has the position i + second"),
         row("empty_row_lse", &A::empty_row_lse).help("the LSE of a query that sees no key; its O is 0"));
   }
 

@@ -48,6 +48,11 @@ struct AttentionProblem {
   /// Probabilities are dropped at random, and the others are divided by 1 - probability: O = (dropped P / (1 - probability)) V.
   /// LSE covers all probabilities. Needs AttentionArgs::dropout.
   bool dropout = false;
+  /// The queries are two pieces of a longer sequence, which has as many queries as keys: a shard of it in context parallelism. Needs
+  /// AttentionArgs::query_pieces, which says where each query stands. Its position takes the place of c in the mask, windows, chunks
+  /// and ALiBi, and of its number in dropout and in texts of scores, for which the sequence has seqlen_k queries. So a shard's output
+  /// and gradients are slices of the whole sequence's. Not with causal_top_left. Lengths, windows and chunks are below 2^30.
+  bool query_pieces = false;
   /// Sequences differ in length, and only the device knows the lengths (AttentionArgs::cu_seqlens_q, seqused_q, ...). One plan
   /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then upper bounds: kernels cut a longer sequence.
   /// Each sequence's own lengths align its mask, window, chunks and bias.
@@ -126,6 +131,7 @@ struct AttentionProblem {
         row("alibi", &P::alibi).help("ALiBi: scores fall with the distance of the key, by a slope per head"),
         row("sinks", &P::sinks).help("attention sinks: a logit per head joins the softmax"),
         row("dropout", &P::dropout).help("probabilities are dropped at random"),
+        row("query_pieces", &P::query_pieces).help("queries are two pieces of a longer sequence"),
         row("varlen", &P::varlen).help("sequences have lengths of their own, which only the device knows"),
         row("page_size", &P::page_size)
             .along(Axis::row, 1)

@@ -144,6 +144,7 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
   (std::make_index_sequence<kForwardTensors>());
   // Kernels raise the largest logits, which begin as -infinity.
   operands.list[static_cast<std::size_t>(Role::max_logits)].access = Access::read_write;
+  operands.list[static_cast<std::size_t>(Role::query_pieces)].optional = !p.varlen;
   return operands;
 }
 

@@ -37,6 +37,7 @@ enum class Role : std::uint8_t {
   lse = operand_index("lse"),
   max_logits = operand_index("max_logits"),
   dropout_state = operand_index("dropout.state"),
+  query_pieces = operand_index("query_pieces.table"),
   cu_seqlens_q = operand_index("cu_seqlens_q"),
   cu_seqlens_k = operand_index("cu_seqlens_k"),
   seqused_q = operand_index("seqused_q"),

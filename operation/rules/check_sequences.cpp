@@ -40,6 +40,26 @@ std::string used_rule(const SequenceSide& side, std::size_t b) {
   return fmt::format("must be in 0..{}, the length of its sequence", length);
 }
 
+/// Returns one violation per wrong number of the first sequence that has any. `table`: the call's, or empty.
+Violations violations_of_query_pieces(const AttentionProblem& p, const SequenceSide& queries,
+                                      std::span<const std::int32_t> table) {
+  Violations found;
+  for (std::size_t b = 0; 3 * b < table.size() && found.empty(); ++b) {
+    const auto row = table.subspan(3 * b, 3);
+    const std::int64_t length = length_of(queries, b),
+                       used = queries.seqused.empty() ? length
+                                                      : std::min<std::int64_t>(queries.seqused[b], length);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      std::string rule =
+          query_piece_rule(p, {row[0], row[1], row[2]}, std::max<std::int64_t>(used, 0), int(i));
+      if (!rule.empty())
+        found.push_back(
+            {fmt::format("query_pieces.table[{}][{}]", b, i), fmt::format("{}", row[i]), std::move(rule)});
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<Violation> violations_of(const SequenceSide& side) {
@@ -72,12 +92,15 @@ void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, 
   if (!can_read_tables(device, stream)) return;
   Violations found;
   std::vector<std::int32_t> used;
+  const std::vector<std::int32_t> pieces = copy_of(args.query_pieces.table, 3 * p.batch, device, stream);
   const auto check = [&](SequenceSide side, const std::int32_t* cu_seqlens, const std::int32_t* seqused) {
     const auto borders = copy_of(cu_seqlens, p.batch + 1, device, stream);
     used = copy_of(seqused, p.batch, device, stream);
     side.cu_seqlens = borders;
     side.seqused = used;
     std::ranges::move(violations_of(side), std::back_inserter(found));
+    if (side.name == "q")
+      std::ranges::move(violations_of_query_pieces(p, side, pieces), std::back_inserter(found));
   };
   check({.name = "q", .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
   check({.name = "k", .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);

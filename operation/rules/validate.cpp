@@ -204,8 +204,7 @@ void check_scalars(Violations& found, const AttentionArgs& args) {
 }
 
 void check_number(Violations& found, const char* variant, const char* name, bool is_used, float value) {
-  const bool holds = is_used ? std::isfinite(value) && value > 0 : value == 0;
-  if (holds) return;
+  if (is_used ? std::isfinite(value) && value > 0 : value == 0) return;
   found.push_back({name, fmt::format("{}", value),
                    is_used ? fmt::format("must be finite and above 0: the problem has a {}", variant)
                            : fmt::format("must be 0, or the problem's {} true", variant)});
@@ -234,15 +233,14 @@ std::string set_value() {
   }
 }
 
-/// Rejects tables and other tensors that the problem would ignore. The operand checks find missing ones. check_variants() and
-/// check_dropout() have their own.
+/// Rejects tensors that the problem would ignore. The operand checks find missing ones. Members of members have their own checks.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
   each_index<AttentionArgs>([&](auto index) {
     constexpr const auto& row = row_at<index>(kRowsOf<AttentionArgs>);
     constexpr const Member& member = kCStruct<AttentionArgs>.members[index];
     constexpr bool is_tensor = member.is_pointer &&
                                (member.element != ElementType::f32 || member.type == CType::tensor) &&
-                               member.element != ElementType::i64;
+                               std::string_view(row.text.name).find('.') == std::string_view::npos;
     if constexpr (is_tensor && *row.text.used_if != 0) {
       if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
       constexpr std::size_t field = row_index<AttentionProblem>(row.text.used_if);
@@ -305,6 +303,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   check_scalars(found, args);
   check_variants(found, problem, args);
   check_dropout(found, problem, args.dropout);
+  check_query_pieces(found, problem, args.query_pieces);
   if (computes_nothing(problem)) return found;
   check_tables(found, problem, args);
   check_values_in_keys(found, problem, operands);
@@ -321,6 +320,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_scalars(found, args.forward);
   check_variants(found, problem, args.forward);
   check_dropout(found, problem, args.forward.dropout);
+  check_query_pieces(found, problem, args.forward.query_pieces);
   if (problem.batch == 0) return found;
   check_tables(found, problem, args.forward);
   check_any_wanted(found, gradients, operands);

@@ -1,6 +1,7 @@
 // Checks problems.
 #include <core/arch.h>
 #include <core/text.h>
+#include <core/text_reads.h>
 #include <fa2/context.h>
 #include <fa2/score_text.h>
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 
+#include <optional>
+#include <templates/attention/common/query_positions.cuh>
 #include <utility>
 
 namespace fa2 {
@@ -62,6 +65,34 @@ void check_latent_values(Violations& found, const AttentionProblem& p) {
   if (p.kv_type == KvType::ds_mla && !p.values_in_keys)
     found.push_back(
         {"values_in_keys", "false", "must be true with kv_type ds_mla: V is the first columns of K"});
+}
+
+/// Returns whether the texts, if they exist, capture a tensor with an element per score.
+bool has_score_tiles(std::int64_t number) {
+  try {
+    return number != 0 && capture_per_score(number) != kNoCapture;
+  } catch (const InvalidRequest&) {
+    return false;
+  }
+}
+
+/// Bounds what is added to positions, and rejects what has no meaning for two pieces.
+void check_query_pieces_of(Violations& found, const AttentionProblem& p) {
+  if (!p.query_pieces) return;
+  if (p.mask == MaskKind::causal_top_left)
+    found.push_back({"mask", "causal_top_left", "must be causal_bottom_right or none with query_pieces"});
+  for (const auto& [name, size] : {std::pair{"seqlen_q", std::optional(p.seqlen_q)},
+                                   {"seqlen_k", p.seqlen_k},
+                                   {"window_left", p.window_left},
+                                   {"window_right", p.window_right},
+                                   {"attention_chunk", p.attention_chunk}})
+    check_number(found, name, size.value_or(0), size.value_or(0) < kEndOfPositions,
+                 "must be below 1073741824 with query_pieces");
+  if (has_score_tiles(p.score_text))
+    found.push_back(
+        {"query_pieces", "true",
+         "must be false: score_text has a capture with an element per score, by a query's number in "
+         "the call; capture 4 dimensions, and read them at at.query"});
 }
 
 void check_score_text(Violations& found, std::int64_t number) {
@@ -178,6 +209,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
     if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
   }
   check_pages(found, p);
+  check_query_pieces_of(found, p);
   check_number(found, "sm_margin", p.sm_margin, p.sm_margin >= 0,
                "must be at least 0, and less than the SMs of the device");
   check_grid(found, p.batch, query_side(p));

@@ -21,6 +21,14 @@ using Violations = std::vector<Violation>;
 /// Checks dropout's numbers. The operand checks look at the pointer to the state.
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
 
+/// Checks where queries stand. FA2_CHECK=1 looks at a table.
+void check_query_pieces(Violations& found, const AttentionProblem& problem, const QueryPieces& pieces);
+
+/// Returns the rule that one of the numbers breaks: 0 for split, 1 for first, 2 for second; empty if it is right. `queries`: of the
+/// sequence.
+std::string query_piece_rule(const AttentionProblem& problem, const QueryPieces& pieces, std::int64_t queries,
+                             int number);
+
 /// Rejects a head dim that no kernel computes. `otherwise` ends the rule: ", or 0 for head_dim".
 void check_head_dim(Violations& found, const char* field, std::int32_t dim, const HeadDims& dims,
                     const char* otherwise = "");

@@ -33,7 +33,8 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
   if (pass == KernelPass::d_sinks) {
     add_reads(uses, {Role::lse});
   } else {
-    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_out, Role::dropout_state});
+    add_reads(uses,
+              {Role::q, Role::k, Role::v, Role::lse, Role::d_out, Role::dropout_state, Role::query_pieces});
   }
   for (std::size_t i = 0; i < kOperandCount; ++i)
     if (has_numbers(static_cast<Role>(i))) uses.push_back({static_cast<Role>(i), Access::read});

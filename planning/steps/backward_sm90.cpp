@@ -12,7 +12,8 @@ namespace {
 void fill_backward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   BackwardParamsSm90& params = buffer.emplace(step.constants.as<BackwardParamsSm90>());
   backward_steps::add_call(params.backward, call);
-  fill_tensor_maps(call.problem, step.config, call.operands, params);
+  fill_tensor_maps(call.problem, step.config, call.operands, params,
+                   call.args.as<BackwardArgs>().forward.query_pieces);
 }
 
 }  // namespace

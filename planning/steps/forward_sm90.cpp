@@ -20,7 +20,7 @@ void fill_forward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer)
   AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
   add_call(params.attention, call.problem, args);
   params.max_logits = args.max_logits;
-  fill_tensor_maps(call.problem, step.config, call.operands, params);
+  fill_tensor_maps(call.problem, step.config, call.operands, params, args.query_pieces);
 }
 
 WorkShares shares_of(const StepRequest& request, Step& step) {

@@ -34,7 +34,8 @@ Step key_map_step(const StepRequest& request) {
   step.uses = {{Role::cu_seqlens_q, Access::read},
                {Role::cu_seqlens_k, Access::read},
                {Role::seqused_q, Access::read},
-               {Role::seqused_k, Access::read}};
+               {Role::seqused_k, Access::read},
+               {Role::query_pieces, Access::read}};
   step.constants.emplace(params);
   step.fill = fill_key_map;
   return step;

@@ -130,6 +130,22 @@ std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::in
   return lengths;
 }
 
+QueryPieces trial_pieces(const AttentionProblem& p, std::int64_t queries, std::int64_t keys) {
+  const std::int64_t unit = p.dropout ? 16 : 1, first = (keys - queries) / unit * unit;
+  return {.split = queries, .first = first, .second = first};
+}
+
+std::vector<std::int32_t> trial_piece_table(const AttentionProblem& p) {
+  const auto queries = mix_of(p.batch, p.total_q, p.seqlen_q), keys = mix_of(p.batch, p.total_k, p.seqlen_k);
+  std::vector<std::int32_t> table;
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    const QueryPieces of = trial_pieces(p, queries[b], keys[b]);
+    for (const std::int64_t number : {of.split, of.first, of.second})
+      table.push_back(static_cast<std::int32_t>(number));
+  }
+  return table;
+}
+
 std::vector<std::int32_t> borders_of(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int32_t> borders = {0};
   for (const std::int64_t length : lengths)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <core/element_type.h>
+#include <fa2/args.h>
 #include <fa2/problem.h>
 
 #include <cstdint>
@@ -28,6 +29,12 @@ AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
 /// if `total` suffices. The others are log-normally distributed. For a batched side, `total` = 0, all are
 /// `longest`.
 std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::int64_t longest);
+
+/// Returns positions at which the queries of a sequence are its last ones, as in problems without query_pieces.
+QueryPieces trial_pieces(const AttentionProblem& problem, std::int64_t queries, std::int64_t keys);
+
+/// Returns AttentionArgs::query_pieces.table for the sequences of mix_of(), at trial_pieces().
+std::vector<std::int32_t> trial_piece_table(const AttentionProblem& problem);
 
 /// Returns cu_seqlens: where packed sequences of these lengths begin, and where the last ends.
 std::vector<std::int32_t> borders_of(const std::vector<std::int64_t>& lengths);

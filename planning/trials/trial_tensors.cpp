@@ -91,6 +91,10 @@ void TrialTensors::point() {
   };
   visit_numbers(add, problem_, args);
   if (problem_.dropout) args.dropout.probability = kTrialDropout;
+  if (problem_.query_pieces && problem_.varlen)
+    args.query_pieces.table = static_cast<const std::int32_t*>(at(Role::query_pieces));
+  else if (problem_.query_pieces)
+    args.query_pieces = trial_pieces(problem_, problem_.seqlen_q, problem_.seqlen_k);
   if (problem_.score_text != 0) point_captures();
   if (is_backward_) {
     args_.d_out = at(Role::d_out), args_.d_out_strides = args.out_strides;
@@ -157,6 +161,8 @@ void TrialTensors::upload_inputs() {
   upload_borders(Role::cu_seqlens_q, p.total_q, p.seqlen_q);
   upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
   if (p.page_size > 0) upload_pages();
+  if (p.query_pieces && p.varlen)
+    upload_repeated((*this)[Role::query_pieces], stream_.get(), trial_piece_table(p));
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
   for (std::size_t i = 0; i < kOperandCount; ++i)
     if (has_numbers(static_cast<Role>(i))) buffers_[i].fill(kSmall, stream_.get());

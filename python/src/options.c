@@ -57,6 +57,7 @@ int read_options(Call* call) {
   p->missing_pages = missing != 0;
   p->batch_invariant = invariant != 0;
   p->softcap = a->softcap != 0.0f;
+  p->query_pieces = call->given[FA2_QUERY_PIECES] != NULL;
   a->has_softmax_scale = options[SOFTMAX_SCALE] != Py_None;
   if (a->has_softmax_scale && read_float(options[SOFTMAX_SCALE], "softmax_scale", &a->softmax_scale) < 0)
     return -1;

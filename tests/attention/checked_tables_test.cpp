@@ -102,3 +102,19 @@ TEST_CASE("checked tables: a backward reports errors before anything is written"
   context.attention_backward(kProblem, args);
   expect_gradients(call);
 }
+
+TEST_CASE("checked tables: pieces of queries out of range are reported with their sequence") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const ScopedCheck check;
+  Context context(untuned());
+  AttentionProblem problem = kProblem;
+  problem.query_pieces = true;
+  GuardedCall call(problem);
+  call.tables.query_pieces = {0, 0, 0, 21, 5, 4, 0, 0, -1};
+  call.upload();
+  for (const char* const message : {"query_pieces.table[1][0] = 21, must be in 0..20, the queries",
+                                    "query_pieces.table[1][2] = 4, must be in 5..1073741804, from first on"})
+    CHECK_THROWS_WITH_AS(context.attention(problem, call.args), doctest::Contains(message), InvalidRequest);
+  CHECK(call.is_untouched());
+}

@@ -50,8 +50,10 @@ BUGS = {
          "< shape.seqlen_q ? begin + Config::tile_m : shape.seqlen_q;", "backward varlen on wgmma"),
     ],
     "queries_of_keys.cuh": [
-        ("begin_of_window", "the first query after a key's diagonal", "diagonal_query(key) - (Config",
-         "diagonal_query(key) + 1 - (Config", "backward"),
+        ("end_of_window", "pieces: the first query behind a window sees the key", "key + mask.window_left + 1 :",
+         "key + mask.window_left + 2 :", "query pieces: gradients"),
+        ("begin_of_window", "the first query after a key's diagonal", "queries_before(key) - right;",
+         "queries_before(key) + 1 - right;", "backward"),
         ("end_of_window", "window: queries after its end see the key", "if (unseen <= 0) return queries;",
          "if (unseen <= queries) return queries;", "backward"),
         ("begin_of_window", "window: queries before the diagonal do not see the key",

@@ -31,8 +31,8 @@ BUGS = {
         ("backward_queries", "keys of another query group's head", "at.head / attention.queries_per_kv",
          "at.head % (attention.heads_q / attention.queries_per_kv)", "backward"),
         ("backward_queries", "dQ written over a tile that is still being loaded", "await_own_tiles();", "", "backward"),
-        ("backward_queries", "dQ has the mask of a head of the first batch", "of_head(at.batch * attention.heads_q + at.head)",
-         "of_head(at.head)", "dropout"),
+        ("backward_queries", "dQ has the mask of a head of the first batch", "of_head(shape, at.batch * attention.heads_q + at.head)",
+         "of_head(shape, at.head)", "dropout"),
     ],
     "keys.cuh": [
         ("backward_keys", "dK without the scale", "gradients.dk, attention.scale,", "gradients.dk, 1.0f,", "backward"),
@@ -50,8 +50,8 @@ BUGS = {
          "backward"),
         ("backward_keys", "dK and dV stored over the next sequence", "const int rows = shape.seqlen_k - tile_row;",
          "const int rows = attention.seqlen_k - tile_row;", "backward"),
-        ("backward_keys", "dK and dV have the mask of the key/value head", "of_head(at.batch * attention.heads_q + at.head)",
-         "of_head(at.batch * attention.heads_q + kv_head)", "dropout"),
+        ("backward_keys", "dK and dV have the mask of the key/value head", "of_head(shape, at.batch * attention.heads_q + at.head)",
+         "of_head(shape, at.batch * attention.heads_q + kv_head)", "dropout"),
     ],
     "ring.cuh": [
         ("fetch", "rows after the last are loaded", "blocks.key_end - begin}", "Config::tile_n}", "backward"),

@@ -28,7 +28,7 @@ BUGS = {
         ("stage", "dQ put where the one before is still being added", "barriers.await_begin();", "", "backward on wgmma"),
         ("stage", "dQ is not shown to the bulk addition", "ptx::fence_proxy_async_shared();", "", "backward on wgmma"),
         ("dropout_of_step", "dK and dV, on wgmma, have the mask of a head of the first batch",
-         "of_head(work.at.batch * params.attention.heads_q + step.head)", "of_head(step.head)", "dropout"),
+         "of_head(work.shape(), work.at.batch * params.attention.heads_q + step.head)", "of_head(work.shape(), step.head)", "dropout"),
     ],
     "bulk_sums.cuh": [
         ("run", "dQ added before all warps have put it there", "barriers.begin(); barriers.await_end();", "barriers.begin();",

@@ -38,7 +38,7 @@ BUGS = {
         ("attention_forward", "blocks without a tile compute one",
          "if (Config::varlen && ptx::block_index() >= tiles.count()) return;", "", "varlen"),
         ("attention_forward", "the forward's mask is that of a head of the first batch",
-         "of_head(at.batch * params.heads_q + at.head)", "of_head(at.head)", "dropout"),
+         "of_head(shape, at.batch * params.heads_q + at.head)", "of_head(shape, at.head)", "dropout"),
         ("attention_forward", "O is not divided by the share kept", "dropout.rescale(mainloop.output);", "", "dropout"),
     ],
     "mainloop.cuh": [

@@ -180,7 +180,7 @@ BUGS = {
         ("consume", "rows that no box fills take part", "own_rows < 64", "Config::varlen && own_rows < 64", "head groups"),
         ("consume", "queries are read while they are being cleared", "sync_warpgroup(warpgroup);", "", "varlen"),
         ("consume", "the forward's mask, on Hopper, is that of a head of the first batch",
-         "of_head(at.batch * attention.heads_q + at.head)", "of_head(at.head)", "dropout"),
+         "of_head(mask.shape, at.batch * attention.heads_q + at.head)", "of_head(mask.shape, at.head)", "dropout"),
         ("consume", "O, on Hopper, is not divided by the share kept", "dropout.rescale(mainloop.output);", "", "dropout"),
         ("consume", "every part masks as if it were the whole tile's",
          "of_part<Config>(key_blocks(mask, group_row, 64), tile.part)", "key_blocks(mask, group_row, 64)", "split KV"),

@@ -35,8 +35,7 @@ ContextOptions untuned(const std::filesystem::path& cache_dir) {
   ContextOptions options;
   options.cache_dir = cache_dir.string();
   options.read_only_caches.emplace();
-  options.tune = TuneMode::off;
-  options.jit = JitMode::lazy;
+  options.tune = TuneMode::off, options.jit = JitMode::lazy;
   return options;
 }
 
@@ -168,7 +167,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       max_logits_(problem.max_logits ? index(problem.batch * problem.heads_q) * sizeof(float) : 0),
       numbers_(kForwardTensors * index(problem.batch * problem.heads_q) * sizeof(float)),
       descales_(2 * index(problem.batch * (problem.heads_kv + kDescaleGap)) * sizeof(float)),
-      tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
+      tables_(problem.varlen ? 7 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
       dropout_state_(2 * sizeof(std::uint64_t)),
       page_table_(index(problem.batch * (pages_of_sequence(problem) + 1)) * sizeof(std::int32_t)) {
   args.q = element(q_, layouts.q.first);
@@ -286,6 +285,7 @@ void GuardedCall::upload_tables() {
   upload(tables.cu_seqlens_k, args.cu_seqlens_k);
   upload(tables.seqused_q, args.seqused_q);
   upload(tables.seqused_k, args.seqused_k);
+  upload(tables.query_pieces, args.query_pieces.table);
   if (problem.page_size > 0) page_table_.upload(tables.page_table.data(), page_table_.size());
 }
 
@@ -298,14 +298,14 @@ reference::ScoreRule GuardedCall::rule() const {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) value = data(numbers.at(name));
   };
   visit_numbers(on_host, problem, rule.numbers);
-  rule.numbers.k_descale = data(k_descale);
-  rule.numbers.v_descale = data(v_descale);
+  rule.numbers.k_descale = data(k_descale), rule.numbers.v_descale = data(v_descale);
   rule.numbers.dropout.state = data(dropout_state);
   rule.numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
   rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
   rule.numbers.seqused_q = data(tables.seqused_q);
   rule.numbers.seqused_k = data(tables.seqused_k);
   rule.numbers.page_table = data(tables.page_table);
+  rule.numbers.query_pieces.table = data(tables.query_pieces);
   return rule;
 }
 

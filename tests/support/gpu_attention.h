@@ -141,6 +141,7 @@ struct SequenceTables {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
   std::vector<std::int32_t> page_table =
       {};  ///< rows of pages_of_sequence() entries, and one more per sequence
+  std::vector<std::int32_t> query_pieces = {};  ///< split, first and second of each sequence
 };
 
 /// One attention call with its own memory. NaN lies around the elements of Q, K and V. A pattern lies around

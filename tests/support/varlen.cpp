@@ -1,6 +1,8 @@
 // Makes tables of lengths, and puts NaN where nothing may be read.
 #include "varlen.h"
 
+#include <reference/row_block.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -51,7 +53,11 @@ void poison_queries(reference::Tensor& tensor, const std::vector<reference::Sequ
   });
 }
 
-bool is_key_seen(const AttentionProblem& alone, std::int64_t j) {
+/// Returns whether a query sees the key. Of pieces of queries, keys between those of the first and the last query count too.
+bool is_key_seen(const AttentionProblem& alone, const QueryPieces& pieces, std::int64_t j) {
+  if (alone.query_pieces)
+    return alone.seqlen_q > 0 && j >= reference::visible_keys(alone, pieces, 0).begin &&
+           j < reference::visible_keys(alone, pieces, alone.seqlen_q - 1).end;
   for (std::int64_t i = 0; i < alone.seqlen_q; ++i) {
     if (reference::is_visible(alone, i, j)) return true;
   }
@@ -125,7 +131,10 @@ void poison_unseen(GuardedCall& call) {
   for (reference::Tensor* tensor : {&call.k, &call.v}) {
     poison_rows(*tensor, [&](std::int64_t entry, std::int64_t r) {
       return std::ranges::any_of(sequences, [&](const reference::Sequence& s) {
-        return is_in(s.k, entry, r) && is_key_seen(reference::problem_of(call.problem, s), r - s.k.begin);
+        const auto b = &s - sequences.data();
+        const reference::ScoreRule rule = reference::rule_of(call.problem, s, call.rule(), b);
+        return is_in(s.k, entry, r) &&
+               is_key_seen(reference::problem_of(call.problem, s), rule.numbers.query_pieces, r - s.k.begin);
       });
     });
   }

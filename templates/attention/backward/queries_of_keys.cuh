@@ -28,7 +28,7 @@ struct QueriesOfKeys {
     if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;
     // Under a causal mask the first query is the diagonal's, which lies in the key's chunk.
     if constexpr (!Config::attention_chunk || Config::mask != MaskKind::none) return begin_of_window(key);
-    const int window = begin_of_window(key), chunk = diagonal_query(mask.chunks.begin_of(key));
+    const int window = begin_of_window(key), chunk = queries_before(mask.chunks.begin_of(key));
     return window > chunk ? window : chunk;
   }
 
@@ -39,28 +39,42 @@ struct QueriesOfKeys {
   }
 
  private:
-  /// Returns the query whose diagonal meets `key`.
-  FA2_DEVICE int diagonal_query(int key) const { return key - mask.diagonal_of(0); }
+  /// Returns the number of queries whose diagonals lie before `position`: the query whose diagonal meets it, if there is one.
+  FA2_DEVICE int queries_before(int position) const {
+    if constexpr (Config::query_pieces) return mask.shape.positions.before(position);
+    return position - mask.diagonal_of(0);
+  }
 
   /// Returns the first query that sees `key` by its mask and window.
   FA2_DEVICE int begin_of_window(int key) const {
     if constexpr (Config::mask == MaskKind::none && !Config::window_right) return 0;
-    const int begin = diagonal_query(key) - (Config::window_right ? mask.window_right : 0);
+    const int right = Config::window_right ? mask.window_right : 0;
+    const int begin = Config::query_pieces ? queries_before(key - right) : queries_before(key) - right;
     return begin > 0 ? begin : 0;
   }
   /// Returns the query after the last that sees `key` by its window.
   FA2_DEVICE int end_of_window(int key) const {
     const int queries = mask.shape.seqlen_q;
     if constexpr (!Config::window_left) return queries;
+    if constexpr (Config::query_pieces) {
+      const bool has_end = key < kEndOfPositions - mask.window_left;  // their sum may overflow int
+      return existing(queries_before(has_end ? key + mask.window_left + 1 : kEndOfPositions));
+    }
     const int unseen =
-        queries - 1 - diagonal_query(key) - mask.window_left;  // queries + mask.window_left may overflow int
+        queries - 1 - queries_before(key) - mask.window_left;  // queries + mask.window_left may overflow int
     if (unseen <= 0) return queries;
     return unseen < queries ? queries - unseen : 0;
   }
   /// Returns the query after the last in the chunk of `key`.
   FA2_DEVICE int end_of_chunk(int key) const {
+    if constexpr (Config::query_pieces)
+      return existing(queries_before(mask.chunks.end_of(key, kEndOfPositions)));
     const int first = mask.diagonal_of(0), end = mask.chunks.end_of(key, first + mask.shape.seqlen_q) - first;
     return end > 0 ? end : 0;
+  }
+  /// Returns the nearest number of queries that exists.
+  FA2_DEVICE int existing(int queries) const {
+    return queries < 0 ? 0 : queries < mask.shape.seqlen_q ? queries : mask.shape.seqlen_q;
   }
 };
 

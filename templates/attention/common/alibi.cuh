@@ -3,6 +3,7 @@
 
 #include "attention/common/mask.cuh"
 #include "attention/common/scheduler.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/memory.cuh"
 #include "tile/register_tile.cuh"
 
@@ -12,7 +13,7 @@ namespace fa2 {
 enum class Side { before, after, both };
 
 /// Adds -slope * |distance| to the scores of one tile. Distances are between a key and the row's diagonal,
-/// which aligns the ends of both sequences.
+/// which aligns the ends of both sequences, or is the query's position.
 template <class Config>
 struct Alibi {
   const AttentionParams& params;
@@ -21,6 +22,7 @@ struct Alibi {
   float first_slope;  ///< slope of the tile's first head
 
   FA2_DEVICE int diagonal(int row) const {
+    if constexpr (Config::query_pieces) return shape.positions.of(row_map_of<Config>(params).query(row));
     return row_map_of<Config>(params).query(row) + shape.seqlen_k - shape.seqlen_q;
   }
 
@@ -70,11 +72,23 @@ struct Alibi {
   template <int kM, int kN>
   FA2_DEVICE void scale_and_bias_keys(AccumulatorTile<kM, kN>& scores, int first_key, int first_query) const {
     const float slope = slope_of(first_query);
-    const int first_diagonal = diagonal(first_query + fragment_col());
+    const int first_col = first_query + fragment_col(), first_diagonal = diagonal(first_col);
     for_each_score(scores, first_key, [&](int key) {
       const float distance = static_cast<float>(key - first_diagonal);
-      return [=](float& s, int col) { s = biased(s, slope, distance - static_cast<float>(col)); };
+      // Renewed, so that the jumps of all columns are not kept from one row to the next.
+      const int lane_query =
+          Config::query_pieces ? static_cast<int>(ptx::renewed(static_cast<u32>(first_col))) : 0;
+      return [=](float& s, int col) {
+        s = biased(s, slope, distance - static_cast<float>(col) - jump_between(lane_query, lane_query + col));
+      };
     });
+  }
+
+  /// Returns by how much more than their numbers the positions of two queries differ. `query` is not before `first`.
+  FA2_DEVICE float jump_between(int first, int query) const {
+    if constexpr (!Config::query_pieces) return 0.0f;
+    const QueryPositions& at = shape.positions;
+    return first < at.split && query >= at.split ? static_cast<float>(at.second - at.first) : 0.0f;
   }
 
   /// Returns by how much the bias grows from one key to the next, on one side of the diagonal.

@@ -1,14 +1,25 @@
 // Dropout: the position of a probability alone decides whether it is dropped, so all kernels agree.
 #pragma once
 
-#include "attention/common/params.cuh"
 #include "attention/common/philox.cuh"
 #include "attention/common/score_tile.cuh"
+#include "attention/common/sequence.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/memory.cuh"
 #include "tile/register_tile.cuh"
 
 namespace fa2 {
+
+/// The positions of queries, as dropout counts them.
+template <class Config, bool kHasPieces = Config::query_pieces>
+struct DropoutPositions {
+  FA2_DEVICE static DropoutPositions of_sequence(const SequenceShape&) { return {}; }
+  FA2_DEVICE int of(int query) const { return query; }
+};
+template <class Config>
+struct DropoutPositions<Config, true> : QueryPositions {
+  FA2_DEVICE static DropoutPositions of_sequence(const SequenceShape& shape) { return {shape.positions}; }
+};
 
 /// The random numbers of one query head. A probability is dropped if its number is below the threshold.
 ///
@@ -25,10 +36,13 @@ struct Dropout {
 
   const DropoutParams& params;
   u32 stream[2];  ///< upper half of Philox's counter; two words
+  DropoutPositions<Config> positions{};
 
-  /// Returns the numbers of one head. `head`: batch * heads + query head.
-  FA2_DEVICE Dropout of_head(int head) const {
-    return {params, {stream[0] + static_cast<u32>(head), stream[1]}};
+  /// Returns the numbers of one head of a sequence. `head`: batch * heads + query head.
+  FA2_DEVICE Dropout of_head(const SequenceShape& shape, int head) const {
+    return {params,
+            {stream[0] + static_cast<u32>(head), stream[1]},
+            DropoutPositions<Config>::of_sequence(shape)};
   }
 
   /// Returns four words. Word i belongs to query q + 8 * (i % 2) and key k + i / 2; with its halves
@@ -99,19 +113,21 @@ struct Dropout {
     }
   }
 
-  /// Computes this lane's words for the 16 x 16 block that begins at this row and column.
+  /// Computes this lane's words for the 16 x 16 block that begins at this row and column. Its queries have one piece, because
+  /// pieces are multiples of 16.
   template <ScoreTile kTile>
   FA2_DEVICE void words_of_block(u32 (&word)[2][2], int first_row, int first_col) const {
     const int lane = ptx::lane_index();
     if constexpr (kTile == ScoreTile::queries_by_keys) {
-      const PhiloxWords own = words(first_row / 2 + lane / 4, first_col / 4 + lane % 4);
+      const PhiloxWords own = words(positions.of(first_row) / 2 + lane / 4, first_col / 4 + lane % 4);
       FA2_UNROLL
       for (int i = 0; i < 4; ++i) word[i / 2][i % 2] = own.word[i];
     } else {
       // The lane's two columns are queries, each with a call of its own. The lane that holds the pair's other
       // key makes one call, and both lanes share the results.
       const bool odd = lane / 4 % 2 != 0;
-      const PhiloxWords own = words(first_col / 2 + lane % 4 * 2 + odd, first_row / 4 + lane / 8);
+      const PhiloxWords own =
+          words(positions.of(first_col) / 2 + lane % 4 * 2 + odd, first_row / 4 + lane / 8);
       FA2_UNROLL
       for (int half = 0; half < 2; ++half) {
         const u32 kept = odd ? own.word[2 + half] : own.word[half];

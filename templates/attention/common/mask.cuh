@@ -90,6 +90,7 @@ struct Mask {
   /// Returns the row's position among keys: the last one that a causal mask lets it see.
   FA2_DEVICE int diagonal_of(int row) const {
     const int query = row_map.query(row);
+    if constexpr (Config::query_pieces) return shape.positions.of(query);
     return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
   }
 

@@ -1,4 +1,5 @@
-// A placeholder for problems whose texts of scores need nothing of a call. The generator renders this file for each other one.
+// A placeholder for problems without pieces of queries, whose texts of scores need nothing of a call. The generator renders this file
+// for each other one.
 #pragma once
 #define FA2_PLACEHOLDER  // how the generator knows this file
 
@@ -6,8 +7,9 @@
 
 namespace fa2 {
 
-/// What texts of scores need beside positions: `capture_map` with Config::score_tiles, `key_map` if there is a mask, and the list of
-/// captures. Host code, for which this is empty, puts them in front of AttentionParams.
+/// What few kernels need of a call: `query_pieces` with Config::query_pieces, `capture_map` with Config::score_tiles, and for texts of
+/// scores `key_map` if there is a mask, and the list of captures. Host code, for which this is empty, puts them in front of
+/// AttentionParams.
 struct ScoreCaptures {};
 
 }  // namespace fa2

@@ -45,8 +45,10 @@ struct ScorePositions {
     constexpr bool kPacks = Config::score_tiles == 0;
     const int heads = params.heads_q * params.packing.heads;
     const int head = ptx::position_in(kPacks ? query_head<Config>(params, at, row) : at.head, heads);
-    const int query = ptx::position_in(kPacks ? row_map_of<Config>(params).query(row) : row, shape.seqlen_q);
-    return [batch = at.batch, head, query, queries = shape.seqlen_q, keys = shape.seqlen_k](int key) {
+    const int number = ptx::position_in(kPacks ? row_map_of<Config>(params).query(row) : row, shape.seqlen_q);
+    const int query = Config::query_pieces ? shape.positions.of(number) : number;
+    const int queries = Config::query_pieces ? shape.seqlen_k : shape.seqlen_q;
+    return [batch = at.batch, head, query, queries, keys = shape.seqlen_k](int key) {
       return score::Position{batch, head, query, ptx::position_in(key, keys), queries, keys};
     };
   }

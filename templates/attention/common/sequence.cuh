@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/params.cuh"
+#include "attention/common/query_positions.cuh"
 #include "attention/common/scheduler.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/keywords.cuh"
@@ -18,6 +19,7 @@ struct SequenceShape {
   int k_entry;
   int q_begin;
   int k_begin;
+  QueryPositions positions{};  ///< used if Config::query_pieces
 };
 
 /// A range of tensor rows.
@@ -40,6 +42,25 @@ FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch,
   return {begin, clamp(used, 0, length)};
 }
 
+/// Returns where the queries of a sequence stand, clamped whatever a table holds. `Params`: AttentionParams, whose pieces are known where
+/// this is used.
+template <class Config, class Params>
+FA2_DEVICE QueryPositions positions_of(const Params& params, int batch, int queries) {
+  if constexpr (!Config::query_pieces) {
+    return {};
+  } else if constexpr (!Config::varlen) {
+    return params.query_pieces.positions;
+  } else {
+    const auto clamp = [](int value, int low, int high) {
+      return value < low ? low : value < high ? value : high;
+    };
+    const int* const row = params.query_pieces.table + 3 * static_cast<i64>(batch);
+    const int split = clamp(ptx::ld_global_s32(row), 0, queries), end = kEndOfPositions - queries;
+    const int first = clamp(ptx::ld_global_s32(row + 1), kLeastPosition, end);
+    return {split, first, clamp(ptx::ld_global_s32(row + 2), first, end)};
+  }
+}
+
 /// Returns the shape of the sequence with these queries and keys.
 template <class Config>
 FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowSpan q, RowSpan k) {
@@ -50,13 +71,22 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowS
           tables.cu_seqlens_q != nullptr ? 0 : batch,
           tables.cu_seqlens_k != nullptr ? 0 : batch,
           q.begin,
-          k.begin};
+          k.begin,
+          positions_of<Config>(params, batch, q.length)};
 }
 
 /// Returns the shape of a sequence. `batch` may differ between lanes.
 template <class Config>
 FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
-  if constexpr (!Config::varlen) return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
+  if constexpr (!Config::varlen)
+    return {params.seqlen_q,
+            params.seqlen_k,
+            params.q_rows,
+            batch,
+            batch,
+            0,
+            0,
+            positions_of<Config>(params, batch, params.seqlen_q)};
   const SequenceTables& tables = params.sequences;
   return shape_of<Config>(
       params, batch, span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q),
@@ -70,8 +100,16 @@ FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int bat
   const SequenceShape shape = shape_of<Config>(params, batch);
   if constexpr (!Config::varlen) return shape;
   const auto uniform = [](int value) { return ptx::shfl_idx(value, 0); };
-  return {uniform(shape.seqlen_q), uniform(shape.seqlen_k), uniform(shape.rows),   uniform(shape.q_entry),
-          uniform(shape.k_entry),  uniform(shape.q_begin),  uniform(shape.k_begin)};
+  const QueryPositions& at = shape.positions;
+  return {
+      uniform(shape.seqlen_q),
+      uniform(shape.seqlen_k),
+      uniform(shape.rows),
+      uniform(shape.q_entry),
+      uniform(shape.k_entry),
+      uniform(shape.q_begin),
+      uniform(shape.k_begin),
+      Config::query_pieces ? QueryPositions{uniform(at.split), uniform(at.first), uniform(at.second)} : at};
 }
 
 /// One block's split of a tile, under split KV: KV blocks [begin, end).

@@ -14,7 +14,7 @@ FA2_DEVICE void dropout_mask(const DropoutMaskParams& params) {
   const int head = static_cast<int>(number / (queries * keys));
   if (head >= attention.head_count) return;
   const int query = static_cast<int>(number / keys % queries), key = static_cast<int>(number % keys);
-  const PhiloxWords words = dropout_of<Config>(attention).of_head(head).words(query, key);
+  const PhiloxWords words = dropout_of<Config>(attention).of_head({}, head).words(query, key);
   FA2_UNROLL
   for (int i = 0; i < 8; ++i) {
     const int row = query / 8 * 16 + query % 8 + 8 * (i % 2);

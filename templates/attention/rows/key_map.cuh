@@ -63,7 +63,8 @@ struct QueryRowsOfMap {
 /// Rows of keys and columns of queries.
 template <class Config>
 struct KeyRowsOfMap {
-  static constexpr int block_cols = score::Text::mask_block_queries;
+  // Blocks of a mask's answers begin at positions.
+  static constexpr int block_cols = Config::query_pieces ? 1 : score::Text::mask_block_queries;
 
   const Mask<Config>& mask;
   const ScorePositions<Config>& positions;

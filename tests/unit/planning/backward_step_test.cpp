@@ -225,7 +225,8 @@ TEST_CASE("backward steps: each uses only what it reads, and writes only its own
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "out:read d_out:read d_lse:read lse:read");
   const std::string inputs =
-      tables + "q:read k:read v:read lse:read d_out:read dropout.state:read " + reads_of_numbers();
+      tables + "q:read k:read v:read lse:read d_out:read dropout.state:read query_pieces.table:read " +
+      reads_of_numbers();
   CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");

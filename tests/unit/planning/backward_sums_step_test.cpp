@@ -133,9 +133,9 @@ TEST_CASE(
 TEST_CASE("fused backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "out:read d_out:read d_lse:read lse:read");
-  CHECK(uses_of(KernelPass::dq_dk_dv) == tables +
-                                             "q:read k:read v:read lse:read d_out:read dropout.state:read " +
-                                             reads_of_numbers() + "dk:write dv:write");
+  CHECK(uses_of(KernelPass::dq_dk_dv) ==
+        tables + "q:read k:read v:read lse:read d_out:read dropout.state:read query_pieces.table:read " +
+            reads_of_numbers() + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dq_convert) == tables + "dq:write");
 }
 

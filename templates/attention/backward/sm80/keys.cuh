@@ -95,7 +95,7 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
     if (i > 0) ptx::bar_sync();  // others may still read the last head's last block
     ring.start();
     gradients.add_head(queries, score_mod_of<Config>(attention, shape, at),
-                       dropout.of_head(at.batch * attention.heads_q + at.head), ring, k, v, tile_row,
+                       dropout.of_head(shape, at.batch * attention.heads_q + at.head), ring, k, v, tile_row,
                        warp_row);
   }
   await_own_tiles();

@@ -100,7 +100,7 @@ FA2_DEVICE void backward_queries(const BackwardParams& params, const More&... mo
   const auto statistics = load_row_statistics<Config, kM>(params, shape, at, tile_row + warp_row);
 
   const Dropout<Config> dropout =
-      dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
+      dropout_of<Config>(attention).of_head(shape, at.batch * attention.heads_q + at.head);
 
   Sums<Config> sums(score_mod, more...);
   for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {

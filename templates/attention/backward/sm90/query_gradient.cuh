@@ -111,7 +111,7 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const Key
 template <class Config>
 FA2_DEVICE Dropout<Config> dropout_of_step(const Dropout<Config>& dropout, const BackwardParams& params,
                                            const KeyWork<Config>& work, const QueryStep& step) {
-  return dropout.of_head(work.at.batch * params.attention.heads_q + step.head);
+  return dropout.of_head(work.shape(), work.at.batch * params.attention.heads_q + step.head);
 }
 
 }  // namespace fa2

@@ -67,7 +67,8 @@ FA2_DEVICE void attention_forward(const AttentionParamsSm80& all) {
   MainloopSm80<Config> mainloop;
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
-  const Dropout<Config> dropout = dropout_of<Config>(params).of_head(at.batch * params.heads_q + at.head);
+  const Dropout<Config> dropout =
+      dropout_of<Config>(params).of_head(shape, at.batch * params.heads_q + at.head);
   const Descales<Config> descales = descales_of<Config>(params, at.batch, kv_head);
   mainloop.run(mask, score_mod, dropout, descales, tile_row + warp_row, q, ring);
   mainloop.softmax.normalize(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});

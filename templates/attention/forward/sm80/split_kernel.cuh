@@ -112,7 +112,8 @@ FA2_DEVICE float attend(const AttentionParamsSplit& all, const SequenceTile& til
   MainloopSm80<Warp> mainloop;
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
-  const Dropout<Warp> dropout = dropout_of<Warp>(params).of_head(at.batch * params.heads_q + at.head);
+  const Dropout<Warp> dropout =
+      dropout_of<Warp>(params).of_head(tile.shape, at.batch * params.heads_q + at.head);
   const Descales<Warp> descales = descales_of<Warp>(params, at.batch, kv_head);
   mainloop.run(mask, score_mod, dropout, descales, tile_row, q, ring);
   mainloop.largest.store(all.max_logits, params, mask.shape, at, tile_row, score_mod.scale_log2());

@@ -78,7 +78,7 @@ struct WideTile {
     mainloop.output.clear();
     mainloop.softmax.start(score_mod.scale_log2());
     const Dropout<Row> dropout =
-        dropout_of<Row>(params).of_head(tile.at.batch * params.heads_q + tile.at.head);
+        dropout_of<Row>(params).of_head(shape, tile.at.batch * params.heads_q + tile.at.head);
     const Descales<Row> descales = descales_of<Row>(params, tile.at.batch, kv_head());
     mainloop.run(mask, score_mod, dropout, descales, first_row(), q, ring);
     if (mainloop.products.first_col() == 0)

@@ -55,7 +55,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
       sync_warpgroup(warpgroup);
     }
     const Dropout<Config> dropout =
-        dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
+        dropout_of<Config>(attention).of_head(mask.shape, at.batch * attention.heads_q + at.head);
     const Descales<Config> descales =
         descales_of<Config>(attention, at.batch, at.head / attention.queries_per_kv);
     MainloopSm90<Config> mainloop{mask, score_mod, dropout, descales, order,

@@ -119,7 +119,8 @@ struct WideConsumer {
                          const KeyBlocks<Row>& blocks, bool is_first) {
     const AttentionParams& attention = params.attention;
     const int first_row = at.q_tile * 64 + ptx::warp_index() % 4 * 16;
-    const Dropout<Row> dropout = dropout_of<Row>(attention).of_head(at.batch * attention.heads_q + at.head);
+    const Dropout<Row> dropout =
+        dropout_of<Row>(attention).of_head(mask.shape, at.batch * attention.heads_q + at.head);
     const Descales<Row> descales = descales_of<Row>(attention, at.batch, at.head / attention.queries_per_kv);
     largest.start();
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
