@@ -185,13 +185,13 @@ MaskBlock parse_mask_block(const char* flag, std::string_view word) {
 
 void add_mask_block(CLI::App& verb, std::int64_t& number, const std::shared_ptr<ScoreFlags>& flags,
                     CLI::Option* mask) {
-  constexpr const char* kFlag = "--mask-block";
+  constexpr const char* kBlockFlag = "--mask-block";
   const auto take = [&number, flags](const std::string& word) {
-    flags->texts.mask_block = parse_mask_block(kFlag, word);
-    flags->make(kFlag, number);
+    flags->texts.mask_block = parse_mask_block(kBlockFlag, word);
+    flags->make(kBlockFlag, number);
   };
   verb.add_option_function<std::string>(
-          kFlag, take, "QUERIESxKEYS: blocks in each of which --score-mask says the same of all pairs")
+          kBlockFlag, take, "QUERIESxKEYS: blocks in each of which --score-mask says the same of all pairs")
       ->needs(mask);
 }
 

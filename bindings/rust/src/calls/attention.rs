@@ -28,9 +28,6 @@ pub struct Attention<'a> {
     /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
     /// with dropout
     pub dropout_state: Option<Tensor<'a>>,
-    /// with varlen: split, first and second of each sequence, in place of the numbers; (batch, 3); int32;
-    /// optional with query_pieces
-    pub query_pieces: Option<Tensor<'a>>,
     /// where each sequence's rows of Q and O begin, and where the last one's end; (batch + 1); int32; given
     /// with total_q
     pub cu_seqlens_q: Option<Tensor<'a>>,
@@ -98,7 +95,6 @@ impl<'a> Attention<'a> {
             alibi_slopes: None,
             sinks: None,
             dropout_state: None,
-            query_pieces: None,
             cu_seqlens_q: None,
             cu_seqlens_k: None,
             seqused_q: None,
@@ -127,7 +123,7 @@ impl<'a> Attention<'a> {
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 17] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 16] {
         [
             self.q.raw(),
             self.k.raw(),
@@ -138,7 +134,6 @@ impl<'a> Attention<'a> {
             self.alibi_slopes.raw(),
             self.sinks.raw(),
             self.dropout_state.raw(),
-            self.query_pieces.raw(),
             self.cu_seqlens_q.raw(),
             self.cu_seqlens_k.raw(),
             self.seqused_q.raw(),
