@@ -46,6 +46,7 @@ pub enum Capture<'a> {
 #[derive(Debug)]
 pub struct Scores<'a> {
     number: i64,
+    has_mask: bool,
     captures: Vec<sys::fa2_capture>,
     devices: Vec<(String, i32)>,
     memory: PhantomData<&'a [u8]>,
@@ -89,6 +90,7 @@ impl ScoreTexts<'_> {
         check(unsafe { sys::fa2_make_score_text(&texts, &mut number) })?;
         Ok(Scores {
             number,
+            has_mask: !self.mask.is_empty(),
             captures: captures.iter().map(|(name, capture)| capture.raw(name)).collect::<Result<_, _>>()?,
             devices: captures
                 .iter()
@@ -150,6 +152,10 @@ impl Scores<'_> {
     /// of captures, alone.
     pub fn number(&self) -> i64 {
         self.number
+    }
+
+    pub(crate) fn has_mask(&self) -> bool {
+        self.has_mask
     }
 
     pub(crate) fn captures(&self) -> (*const sys::fa2_capture, i64) {

@@ -78,6 +78,10 @@ pub struct Attention<'a> {
     pub empty_row_lse: EmptyRowLse,
     /// functions of scores, and what they capture
     pub scores: Option<&'a Scores<'a>>,
+    /// which blocks the mask of `scores` shows; optional with a mask
+    pub block_map: Option<&'a BlockMap>,
+    /// must be that of block_map; 0 without one
+    pub block_map_version: u64,
     /// where the call is enqueued; ignored on the interpreter
     pub stream: Stream,
 }
@@ -119,6 +123,8 @@ impl<'a> Attention<'a> {
             dropout_offset: 0,
             empty_row_lse: EmptyRowLse::default(),
             scores: None,
+            block_map: None,
+            block_map_version: 0,
             stream: Stream::default(),
         }
     }
@@ -168,5 +174,7 @@ impl<'a> Attention<'a> {
         args.dropout_offset = self.dropout_offset;
         args.empty_row_lse = self.empty_row_lse as i32;
         (args.captures, args.capture_count) = self.scores.map_or((null(), 0), Scores::captures);
+        args.block_map = self.block_map.map_or(null(), |map| map.raw());
+        args.block_map_version = self.block_map_version;
     }
 }
