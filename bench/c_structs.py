@@ -20,6 +20,7 @@ class Problem(C.Structure):
         ("alibi", C.c_int32),
         ("sinks", C.c_int32),
         ("dropout", C.c_int32),
+        ("query_pieces", C.c_int32),
         ("varlen", C.c_int32),
         ("page_size", C.c_int32),
         ("missing_pages", C.c_int32),
@@ -29,7 +30,6 @@ class Problem(C.Structure):
         ("lse_base", C.c_int32),
         ("max_logits", C.c_int32),
         ("sm_margin", C.c_int32),
-        ("reserved", C.c_int32),
         ("window_left", C.c_int64),
         ("window_right", C.c_int64),
         ("attention_chunk", C.c_int64),
@@ -72,6 +72,7 @@ class Args(C.Structure):
         ("block_map", C.c_void_p),
         ("block_map_version", C.c_uint64),
         ("dropout_state", C.c_void_p),
+        ("query_pieces_table", C.c_void_p),
         ("cu_seqlens_q", C.c_void_p),
         ("cu_seqlens_k", C.c_void_p),
         ("seqused_q", C.c_void_p),
@@ -83,6 +84,9 @@ class Args(C.Structure):
         ("workspace", C.c_void_p),
         ("dropout_seed", C.c_uint64),
         ("dropout_offset", C.c_uint64),
+        ("query_pieces_split", C.c_int64),
+        ("query_pieces_first", C.c_int64),
+        ("query_pieces_second", C.c_int64),
     ]
 
     @classmethod

@@ -20,6 +20,7 @@ struct ConfigDefaults {
   static constexpr bool alibi = false;
   static constexpr bool sinks = false;
   static constexpr bool dropout = false;
+  static constexpr bool query_pieces = false;
   static constexpr bool varlen = false;
   static constexpr int page_size = 0;
   static constexpr bool missing_pages = false;

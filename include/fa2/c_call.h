@@ -54,6 +54,7 @@ typedef struct fa2_problem {
   int32_t alibi; /* ALiBi: scores fall with the distance of the key, by a slope per head; 0 or 1 */
   int32_t sinks; /* attention sinks: a logit per head joins the softmax; 0 or 1 */
   int32_t dropout; /* probabilities are dropped at random; 0 or 1 */
+  int32_t query_pieces; /* queries are two pieces of a longer sequence; 0 or 1 */
   int32_t varlen; /* sequences have lengths of their own, which only the device knows; 0 or 1 */
   int32_t page_size; /* rows per page of K and V; 0: they are not paged */
   /* entries of the page table that name no page hide their keys, as -1 in lists of single keys; 0 or 1 */
@@ -66,7 +67,6 @@ typedef struct fa2_problem {
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
-  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -122,6 +122,9 @@ typedef struct fa2_args {
   /* seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
    * with dropout */
   const uint64_t* dropout_state;
+  /* with varlen: split, first and second of each sequence, in place of the numbers; (batch, 3); int32;
+   * optional with query_pieces */
+  const int32_t* query_pieces_table;
   /* where each sequence's rows of Q and O begin, and where the last one's end; (batch + 1); int32; given
    * with total_q */
   const int32_t* cu_seqlens_q;
@@ -141,8 +144,11 @@ typedef struct fa2_args {
   void* workspace; /* memory for launches: see fa2_plan_workspace_bytes(); optional */
   uint64_t dropout_seed; /* seed of the mask */
   uint64_t dropout_offset; /* another mask for every value, such as the number of the call */
+  int64_t query_pieces_split; /* queries of the first piece */
+  int64_t query_pieces_first; /* query i of the first piece has the position i + first */
+  int64_t query_pieces_second; /* query i of the second piece has the position i + second */
 } fa2_args;
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0}
 
 /* fa2::BackwardArgs */
 typedef struct fa2_backward_args {
@@ -301,27 +307,28 @@ enum {
   FA2_ALIBI_SLOPES = 6, /* alibi_slopes: (heads_q) | (batch, heads_q); float32; given with alibi */
   FA2_SINKS = 7, /* sinks: (heads_q); float32; given with sinks */
   FA2_DROPOUT_STATE = 8, /* dropout_state: (2); int64; optional with dropout */
-  FA2_CU_SEQLENS_Q = 9, /* cu_seqlens_q: (batch + 1); int32; given with total_q */
-  FA2_CU_SEQLENS_K = 10, /* cu_seqlens_k: (batch + 1); int32; given with total_k; not with page_table */
-  FA2_SEQUSED_Q = 11, /* seqused_q: (batch); int32; optional with varlen */
-  FA2_SEQUSED_K = 12, /* seqused_k: (batch); int32; optional with varlen */
-  FA2_PAGE_TABLE = 13, /* page_table: (batch, max_pages); int32; given with page_size */
-  FA2_K_DESCALE = 14, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
-  FA2_V_DESCALE = 15, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
-  FA2_ATTENTION_TENSORS = 16,
+  FA2_QUERY_PIECES = 9, /* query_pieces: (batch, 3); int32; optional with query_pieces */
+  FA2_CU_SEQLENS_Q = 10, /* cu_seqlens_q: (batch + 1); int32; given with total_q */
+  FA2_CU_SEQLENS_K = 11, /* cu_seqlens_k: (batch + 1); int32; given with total_k; not with page_table */
+  FA2_SEQUSED_Q = 12, /* seqused_q: (batch); int32; optional with varlen */
+  FA2_SEQUSED_K = 13, /* seqused_k: (batch); int32; optional with varlen */
+  FA2_PAGE_TABLE = 14, /* page_table: (batch, max_pages); int32; given with page_size */
+  FA2_K_DESCALE = 15, /* k_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_V_DESCALE = 16, /* v_descale: (batch, heads_kv); float32; optional with kv_type */
+  FA2_ATTENTION_TENSORS = 17,
   /* d_out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
-  FA2_D_OUT = 16,
+  FA2_D_OUT = 17,
   /* d_lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
-  FA2_D_LSE = 17,
+  FA2_D_LSE = 18,
   /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional */
-  FA2_GRAD_Q = 18,
+  FA2_GRAD_Q = 19,
   /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); optional */
-  FA2_GRAD_K = 19,
+  FA2_GRAD_K = 20,
   /* dv: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v);
    * optional */
-  FA2_GRAD_V = 20,
-  FA2_GRAD_SINKS = 21, /* d_sinks: (heads_q); float32; optional with sinks */
-  FA2_BACKWARD_TENSORS = 22
+  FA2_GRAD_V = 21,
+  FA2_GRAD_SINKS = 22, /* d_sinks: (heads_q); float32; optional with sinks */
+  FA2_BACKWARD_TENSORS = 23
 };
 
 /* The tensors of fa2_bind_append(). */

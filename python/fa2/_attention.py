@@ -72,6 +72,7 @@ def attention(
     alibi_slopes: Any = None,
     sinks: Any = None,
     dropout_state: Any = None,
+    query_pieces: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     seqused_q: Any = None,
@@ -141,6 +142,7 @@ def attention(
     alibi_slopes: float32 (heads_q) or (batch, heads_q); slope * distance is subtracted from scores.
     sinks: float32 (heads_q); a logit per head that joins each row's softmax without a value; -infinity: none.
     dropout_state: int64 (2); seed and offset on the device, in place of the two numbers, which are 0 then.
+    query_pieces: int32 (batch, 3); with varlen: split, first and second of each sequence, in place of the numbers.
     cu_seqlens_q: int32 (batch + 1); where each sequence's rows of Q and O begin, and where the last one's end.
     cu_seqlens_k: int32 (batch + 1); where each sequence's rows of K and V begin, and where the last one's end.
     seqused_q: int32 (batch); how many rows of Q count of each sequence.
@@ -177,6 +179,7 @@ def attention(
             alibi_slopes,
             sinks,
             dropout_state,
+            query_pieces,
             cu_seqlens_q,
             cu_seqlens_k,
             seqused_q,

@@ -33,6 +33,7 @@ class Options(NamedTuple):
     alibi_slopes: Any
     sinks: Any
     dropout_state: Any
+    query_pieces: Any
     cu_seqlens_q: Any
     cu_seqlens_k: Any
     seqused_q: Any
@@ -53,6 +54,7 @@ TENSORS = (
     "alibi_slopes",
     "sinks",
     "dropout_state",
+    "query_pieces",
     "cu_seqlens_q",
     "cu_seqlens_k",
     "seqused_q",
@@ -88,6 +90,7 @@ FLAGS = {
     "alibi": "ALiBi: scores fall with the distance of the key, by a slope per head",
     "sinks": "attention sinks: a logit per head joins the softmax",
     "dropout": "probabilities are dropped at random",
+    "query_pieces": "queries are two pieces of a longer sequence",
     "varlen": "sequences have lengths of their own, which only the device knows",
     "missing_pages": "entries of the page table that name no page hide their keys, as -1 in lists of single keys",
     "values_in_keys": "V is the first columns of K, as in latent attention (MLA)",

@@ -85,6 +85,7 @@ def precompile(
     alibi: bool | Iterable[bool] = False,
     sinks: bool | Iterable[bool] = False,
     dropout: bool | Iterable[bool] = False,
+    query_pieces: bool | Iterable[bool] = False,
     varlen: bool | Iterable[bool] = False,
     missing_pages: bool | Iterable[bool] = False,
     values_in_keys: bool | Iterable[bool] = False,

@@ -34,6 +34,7 @@ _OPTIONS = (
     "Tensor? alibi_slopes, "
     "Tensor? sinks, "
     "Tensor? dropout_state, "
+    "Tensor? query_pieces, "
     "Tensor? cu_seqlens_q, "
     "Tensor? cu_seqlens_k, "
     "Tensor? seqused_q, "

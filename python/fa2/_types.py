@@ -57,6 +57,7 @@ class CallOptions(TypedDict, total=False):
     alibi_slopes: Any
     sinks: Any
     dropout_state: Any
+    query_pieces: Any
     cu_seqlens_q: Any
     cu_seqlens_k: Any
     seqused_q: Any

@@ -273,13 +273,31 @@ Number scores() {
                "(args.captures, args.capture_count) = self.scores.map_or((null(), 0), Scores::captures)"}}};
 }
 
+/// Returns the map of a call, which launches take instead of the arguments (src/calls/mod.rs).
+Number block_map() {
+  return {.name = "block_map",
+          .type = "Option<&'a BlockMap>",
+          .initial = "None",
+          .help = "which blocks the mask of `scores` shows; optional with a mask",
+          .statements = {{"args", "args.block_map = self.block_map.map_or(null(), |map| map.raw())"}}};
+}
+
+/// Returns the version that the map of a call must have.
+Number block_map_version() {
+  return {.name = "block_map_version",
+          .type = "u64",
+          .initial = "0",
+          .help = "must be that of block_map; 0 without one",
+          .statements = {{"args", "args.block_map_version = self.block_map_version"}}};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> rust_files() {
   std::vector<Number> attention, append, merge;
   add_numbers<AttentionProblem>("problem", attention);
   add_numbers<AttentionArgs>("args", attention);
-  attention.push_back(scores());
+  attention.insert(attention.end(), {scores(), block_map(), block_map_version()});
   std::vector<Number> backward = attention;
   add_numbers<BackwardArgs>("backward", backward);
   add_numbers<AppendProblem>("problem", append);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    calls::Bound,
+    calls::{locked, Bound},
     error::{check, take_string},
     sys, Attention, Device, Error, Jit, PrecompileScope, Problem, RowAlignment, Tune,
 };
@@ -196,7 +196,9 @@ impl Plan {
         let bound = call.bind()?;
         self.require_same(&bound)?;
         // SAFETY: the tensors have the plan's sizes, and lie on its device; calls.rs says why this is enough.
-        check(unsafe { sys::fa2_plan_run(self.raw.as_ptr(), &bound.args, call.stream.raw()) })
+        locked(call.block_map, bound.place.device, call.stream, || unsafe {
+            sys::fa2_plan_run(self.raw.as_ptr(), &bound.args, call.stream.raw())
+        })
     }
 
     /// Returns a JSON object: what runs, and why. Its "kernels" say where each one came from.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
+mod block_map;
 mod calls;
 mod context;
 mod error;
@@ -10,6 +11,7 @@ pub mod sys;
 mod tensor;
 mod words;
 
+pub use block_map::BlockMap;
 pub use calls::{Append, Attention, Backward, Merge, Problem};
 pub use context::{add_pack, Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;

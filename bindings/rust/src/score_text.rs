@@ -17,6 +17,10 @@ pub struct ScoreTexts<'a> {
     pub mod_slope: &'a str,
     /// returns a bool: whether the query sees the key
     pub mask: &'a str,
+    /// blocks of queries and keys, counted from 0 in their sequence, in each of which the mask answers the same for all pairs of a
+    /// head, for masks that are lists or tables of blocks; up to 2^20; [0, 0] or [1, 1]: none. The mask's map then takes one
+    /// evaluation a row and block. If the mask differs inside a block, results are wrong: [`Scores::check`] compares pairs.
+    pub mask_block: [i32; 2],
 }
 
 /// What texts call by a name: a tensor with an index per dimension, or a number.
@@ -42,6 +46,7 @@ pub enum Capture<'a> {
 #[derive(Debug)]
 pub struct Scores<'a> {
     number: i64,
+    has_mask: bool,
     captures: Vec<sys::fa2_capture>,
     devices: Vec<(String, i32)>,
     memory: PhantomData<&'a [u8]>,
@@ -59,7 +64,7 @@ impl ScoreTexts<'_> {
     /// offers, without undefined behaviour; captures are safe to call with any index.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] if all texts are empty, or a text or capture is refused.
+    /// [`Error::InvalidRequest`] if all texts are empty, or a text, capture or block is refused.
     pub unsafe fn make<'a>(&self, captures: &[(&str, Capture<'a>)]) -> Result<Scores<'a>, Error> {
         let bias = c_string("bias", self.bias)?;
         let modify = c_string("modify", self.modify)?;
@@ -76,6 +81,8 @@ impl ScoreTexts<'_> {
             mask: &mask,
             captures: specs.as_ptr(),
             capture_count: specs.len(),
+            mask_block_queries: self.mask_block[0],
+            mask_block_keys: self.mask_block[1],
             ..Default::default()
         };
         let mut number = 0;
@@ -83,6 +90,7 @@ impl ScoreTexts<'_> {
         check(unsafe { sys::fa2_make_score_text(&texts, &mut number) })?;
         Ok(Scores {
             number,
+            has_mask: !self.mask.is_empty(),
             captures: captures.iter().map(|(name, capture)| capture.raw(name)).collect::<Result<_, _>>()?,
             devices: captures
                 .iter()
@@ -146,17 +154,21 @@ impl Scores<'_> {
         self.number
     }
 
+    pub(crate) fn has_mask(&self) -> bool {
+        self.has_mask
+    }
+
     pub(crate) fn captures(&self) -> (*const sys::fa2_capture, i64) {
         (self.captures.as_ptr(), self.captures.len() as i64)
     }
 
     /// Compiles the texts for the host, in double precision, and compares `mod_slope`, if there is one, with the derivative of
-    /// `modify` at random scores and at positions of the problem, whose `score_text` is ignored. Needs no device, and a C++
-    /// compiler as the interpreter does. Captured tensors must lie in host memory.
+    /// `modify` at random scores and at positions of the problem, whose `score_text` is ignored, and the mask at random pairs of
+    /// each `mask_block`. Needs no device, and a C++ compiler as the interpreter does. Captured tensors must lie in host memory.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] with a score and its position if `mod_slope` differs by more than 1e-4, relative above 1;
-    /// [`Error::Compile`] if a text does not compile; [`Error::Unavailable`] without a compiler.
+    /// [`Error::InvalidRequest`] with a score and its position if `mod_slope` differs by more than 1e-4, relative above 1, or the
+    /// mask inside a block; [`Error::Compile`] if a text does not compile; [`Error::Unavailable`] without a compiler.
     pub fn check(&self, problem: &Problem) -> Result<(), Error> {
         self.require_on(sys::FA2_INTERPRETER_DEVICE)?;
         let mut raw = problem.raw();

@@ -137,7 +137,9 @@ impl<'a> Tensor<'a> {
     /// - every element that shape and strides reach must lie in one allocation that GPU `ordinal` can access, be aligned
     ///   to its size, and exist, also if `'a` ends before;
     /// - nothing may write to it but work that the stream orders before or after the call's;
-    /// - the [`Plan`](crate::Plan) that runs the call, or the [`Context`](crate::Context) that made it, must exist.
+    /// - the [`Plan`](crate::Plan) that runs the call, or the [`Context`](crate::Context) that made it, must exist;
+    /// - the call's [`BlockMap`](crate::BlockMap) must exist, tables of lengths must hold what they held when it was made, and the
+    ///   stream must order all calls with it: two threads' default streams (`CU_STREAM_PER_THREAD`) share a handle, but do not.
     ///
     /// If the call is captured into a graph, this holds until the graph's last launch has finished.
     pub unsafe fn from_raw_parts<T: Element>(

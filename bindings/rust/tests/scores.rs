@@ -14,6 +14,7 @@ const TEXTS: ScoreTexts<'static> = ScoreTexts {
     modify: "return cap() * tanh(score / cap());",
     mod_slope: SLOPE,
     mask: "return shown(at.key) && at.key >= first() && far() > 0 && is_on();",
+    mask_block: [0, 0],
 };
 
 fn make<'a>(texts: &ScoreTexts, captures: &[(&str, Capture<'a>)]) -> Result<Scores<'a>, Error> {
@@ -263,6 +264,39 @@ fn texts_have_a_number_and_mistakes_are_errors() {
     let bytes = [fa2::F8E4M3(0)];
     let wrong = Tensor::new(&bytes, &[1]).unwrap();
     assert!(message(&[("x", Capture::Tensor(wrong))]).contains("captures[0].type"));
+}
+
+#[test]
+fn masks_have_blocks() {
+    let with =
+        |mask_block| ScoreTexts { mask: "return at.key / 64 == at.query / 64;", mask_block, ..Default::default() };
+    let number = |mask_block| make(&with(mask_block), &[]).unwrap().number();
+    assert_eq!(number([0, 0]), number([1, 1]));
+    assert_ne!(number([64, 64]), number([1, 1]));
+    assert_ne!(number([64, 64]), number([64, 1]));
+    assert_ne!(number([64, 1]), number([1, 64]));
+    let error = make(&with([-1, 64]), &[]).unwrap_err();
+    assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
+    assert!(error.message().contains("mask_block.queries = -1, must be in 1..1048576"), "{error}");
+    let error = make(&with([64, (1 << 20) + 1]), &[]).unwrap_err();
+    assert!(error.message().contains("mask_block.keys = 1048577, must be in 1..1048576"), "{error}");
+    let without = ScoreTexts { bias: "return at.key;", mask_block: [1, 64], ..Default::default() };
+    let error = make(&without, &[]).unwrap_err();
+    assert!(error.message().contains("mask_block.keys = 64, must be 1 without a mask"), "{error}");
+
+    let problem = Problem { seqlen_q: 200, seqlen_k: 300, ..Default::default() };
+    let checked = |mask_block| make(&with(mask_block), &[]).unwrap().check(&problem);
+    checked([64, 64]).unwrap();
+    checked([32, 16]).unwrap();
+    for wrong in [[128, 64], [64, 128], [48, 64]] {
+        let error = checked(wrong).unwrap_err();
+        assert!(matches!(error, Error::InvalidRequest(_)), "{error:?}");
+        let expected = format!(
+            "mask_block = {} x {}, must be blocks in which the mask is the same: of batch ",
+            wrong[0], wrong[1]
+        );
+        assert!(error.message().contains(&expected), "{error}");
+    }
 }
 
 #[test]

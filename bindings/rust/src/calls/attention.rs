@@ -28,6 +28,9 @@ pub struct Attention<'a> {
     /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
     /// with dropout
     pub dropout_state: Option<Tensor<'a>>,
+    /// with varlen: split, first and second of each sequence, in place of the numbers; (batch, 3); int32;
+    /// optional with query_pieces
+    pub query_pieces: Option<Tensor<'a>>,
     /// where each sequence's rows of Q and O begin, and where the last one's end; (batch + 1); int32; given
     /// with total_q
     pub cu_seqlens_q: Option<Tensor<'a>>,
@@ -78,6 +81,10 @@ pub struct Attention<'a> {
     pub empty_row_lse: EmptyRowLse,
     /// functions of scores, and what they capture
     pub scores: Option<&'a Scores<'a>>,
+    /// which blocks the mask of `scores` shows; optional with a mask
+    pub block_map: Option<&'a BlockMap>,
+    /// must be that of block_map; 0 without one
+    pub block_map_version: u64,
     /// where the call is enqueued; ignored on the interpreter
     pub stream: Stream,
 }
@@ -95,6 +102,7 @@ impl<'a> Attention<'a> {
             alibi_slopes: None,
             sinks: None,
             dropout_state: None,
+            query_pieces: None,
             cu_seqlens_q: None,
             cu_seqlens_k: None,
             seqused_q: None,
@@ -119,11 +127,13 @@ impl<'a> Attention<'a> {
             dropout_offset: 0,
             empty_row_lse: EmptyRowLse::default(),
             scores: None,
+            block_map: None,
+            block_map_version: 0,
             stream: Stream::default(),
         }
     }
 
-    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 16] {
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 17] {
         [
             self.q.raw(),
             self.k.raw(),
@@ -134,6 +144,7 @@ impl<'a> Attention<'a> {
             self.alibi_slopes.raw(),
             self.sinks.raw(),
             self.dropout_state.raw(),
+            self.query_pieces.raw(),
             self.cu_seqlens_q.raw(),
             self.cu_seqlens_k.raw(),
             self.seqused_q.raw(),
@@ -168,5 +179,7 @@ impl<'a> Attention<'a> {
         args.dropout_offset = self.dropout_offset;
         args.empty_row_lse = self.empty_row_lse as i32;
         (args.captures, args.capture_count) = self.scores.map_or((null(), 0), Scores::captures);
+        args.block_map = self.block_map.map_or(null(), |map| map.raw());
+        args.block_map_version = self.block_map_version;
     }
 }

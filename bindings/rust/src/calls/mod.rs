@@ -4,11 +4,14 @@
 //! means that this tensor is given, or that this size is known.
 #![allow(clippy::field_reassign_with_default)]
 
-use std::{ffi::c_void, ptr::null};
+use std::{
+    ffi::c_void,
+    ptr::{null, null_mut},
+};
 
 use crate::{
-    error::check, sys, tensor::Raw, DType, Determinism, EmptyRowLse, Error, KvType, LseBase, Mask, RotaryStyle, Scores,
-    Stream, Tensor, TensorMut,
+    error::check, sys, tensor::Raw, BlockMap, DType, Determinism, EmptyRowLse, Error, KvType, LseBase, Mask,
+    RotaryStyle, Scores, Stream, Tensor, TensorMut,
 };
 
 #[rustfmt::skip]
@@ -40,12 +43,33 @@ pub(crate) struct Bound {
     pub place: sys::fa2_placement,
 }
 
-fn launch_at(place: sys::fa2_placement, stream: Stream) -> sys::fa2_launch {
-    sys::fa2_launch { place, stream: stream.raw(), ..Default::default() }
+/// Returns the map for a call's launch, which makes it if need be, and removes it from the arguments: graphs must not read it.
+/// The arguments keep a map that does not fit, and the library says why.
+fn take_map(map: Option<&BlockMap>, args: &mut sys::fa2_args, scores: Option<&Scores<'_>>) -> *mut sys::fa2_block_map {
+    match map {
+        Some(map) if map.version() == args.block_map_version && scores.map_or(false, Scores::has_mask) => {
+            (args.block_map, args.block_map_version) = (null(), 0);
+            map.raw()
+        }
+        _ => null_mut(),
+    }
+}
+
+/// Calls `launch`, alone with the map that the call may have.
+pub(crate) fn locked(
+    map: Option<&BlockMap>,
+    device: i32,
+    stream: Stream,
+    launch: impl FnOnce() -> sys::fa2_status,
+) -> Result<(), Error> {
+    match map {
+        Some(map) => map.lock(device, stream, launch),
+        None => check(launch()),
+    }
 }
 
 /// Calls `body` with `device` as the thread's current device. `body` must not panic.
-fn on_device<F: FnMut() -> sys::fa2_status>(device: i32, mut body: F) -> Result<(), Error> {
+pub(crate) fn on_device<F: FnMut() -> sys::fa2_status>(device: i32, mut body: F) -> Result<(), Error> {
     unsafe extern "C" fn call<F: FnMut() -> sys::fa2_status>(data: *mut c_void) -> sys::fa2_status {
         // SAFETY: `data` is the address of `body`, which nothing else uses meanwhile.
         unsafe { (*data.cast::<F>())() }
@@ -63,8 +87,9 @@ fn require_on(device: i32, scores: Option<&Scores<'_>>) -> Result<(), Error> {
 // SAFETY of the functions below: the library compares all shapes, strides, types and devices when it binds tensors, and
 // rejects a call that would reach outside of them; kernels cut lengths and page numbers that tables hold to what exists
 // (include/fa2/c_tensors.h, c_api.h). Captures have the types and dimensions of the texts that `Scores` has made, and lie on
-// the device of the call; kernels keep each index inside their sizes. Tensors made of slices lie on the interpreter, where a call has ended when it returns,
-// and Rust's borrows keep them alive and apart until then. from_raw_parts() demands the same for memory of GPUs.
+// the device of the call; kernels keep each index inside their sizes. Maps of blocks have the problem's sizes, and kernels look
+// for blocks only where keys exist, whatever a map says. Tensors made of slices lie on the interpreter, where a call has ended
+// when it returns, and Rust's borrows keep them alive and apart until then. from_raw_parts() demands the same for memory of GPUs.
 
 impl Attention<'_> {
     pub(crate) fn bind(&self) -> Result<Bound, Error> {
@@ -84,10 +109,13 @@ impl Attention<'_> {
     /// Computes attention, with a plan of the process's default context. The first call for a problem compiles its kernel;
     /// later calls find the plan. On a GPU it enqueues the work and returns.
     pub fn run(&mut self) -> Result<(), Error> {
-        let bound = self.bind()?;
-        let launch = launch_at(bound.place, self.stream);
+        let Bound { problem, mut args, place } = self.bind()?;
+        let block_map = take_map(self.block_map, &mut args, self.scores);
+        let launch = sys::fa2_launch { place, stream: self.stream.raw(), block_map, ..Default::default() };
         // SAFETY: above.
-        check(unsafe { sys::fa2_launch_attention(&bound.problem, &bound.args, &launch) })
+        locked(self.block_map, place.device, self.stream, || unsafe {
+            sys::fa2_launch_attention(&problem, &args, &launch)
+        })
     }
 }
 
@@ -99,15 +127,18 @@ impl Backward<'_> {
         self.set_problem(&mut problem);
         self.set_args(&mut forward);
         self.set_backward(&mut args);
+        let block_map = take_map(self.block_map, &mut forward, self.scores);
         let tensors = self.tensors();
         // SAFETY: above. `args` points to `forward`, which lives as long.
         check(unsafe {
             sys::fa2_bind_backward(tensors.as_ptr(), tensors.len(), &mut problem, &mut forward, &mut args, &mut place)
         })?;
         require_on(place.device, self.scores)?;
-        let launch = launch_at(place, self.stream);
+        let launch = sys::fa2_launch { place, stream: self.stream.raw(), block_map, ..Default::default() };
         // SAFETY: above.
-        check(unsafe { sys::fa2_launch_backward(&problem, &args, &launch) })
+        locked(self.block_map, place.device, self.stream, || unsafe {
+            sys::fa2_launch_backward(&problem, &args, &launch)
+        })
     }
 }
 

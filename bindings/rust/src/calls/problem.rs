@@ -26,6 +26,8 @@ pub struct Problem {
     pub sinks: bool,
     /// probabilities are dropped at random
     pub dropout: bool,
+    /// queries are two pieces of a longer sequence
+    pub query_pieces: bool,
     /// sequences have lengths of their own, which only the device knows
     pub varlen: bool,
     /// rows per page of K and V; 0: they are not paged
@@ -78,6 +80,7 @@ impl Default for Problem {
             alibi: false,
             sinks: false,
             dropout: false,
+            query_pieces: false,
             varlen: false,
             page_size: 0,
             missing_pages: false,
@@ -114,6 +117,7 @@ impl Problem {
         problem.alibi = i32::from(self.alibi);
         problem.sinks = i32::from(self.sinks);
         problem.dropout = i32::from(self.dropout);
+        problem.query_pieces = i32::from(self.query_pieces);
         problem.varlen = i32::from(self.varlen);
         problem.page_size = self.page_size;
         problem.missing_pages = i32::from(self.missing_pages);

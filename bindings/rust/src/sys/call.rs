@@ -31,6 +31,8 @@ c_struct! {
         pub sinks: i32 = 0,
         /// probabilities are dropped at random; 0 or 1
         pub dropout: i32 = 0,
+        /// queries are two pieces of a longer sequence; 0 or 1
+        pub query_pieces: i32 = 0,
         /// sequences have lengths of their own, which only the device knows; 0 or 1
         pub varlen: i32 = 0,
         /// rows per page of K and V; 0: they are not paged
@@ -50,8 +52,6 @@ c_struct! {
         pub max_logits: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
-        /// 0
-        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -132,6 +132,9 @@ c_struct! {
         /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
         /// with dropout
         pub dropout_state: *const u64 = null(),
+        /// with varlen: split, first and second of each sequence, in place of the numbers; (batch, 3); int32;
+        /// optional with query_pieces
+        pub query_pieces_table: *const i32 = null(),
         /// where each sequence's rows of Q and O begin, and where the last one's end; (batch + 1); int32;
         /// given with total_q
         pub cu_seqlens_q: *const i32 = null(),
@@ -156,6 +159,12 @@ c_struct! {
         pub dropout_seed: u64 = 0,
         /// another mask for every value, such as the number of the call
         pub dropout_offset: u64 = 0,
+        /// queries of the first piece
+        pub query_pieces_split: i64 = 0,
+        /// query i of the first piece has the position i + first
+        pub query_pieces_first: i64 = 0,
+        /// query i of the second piece has the position i + second
+        pub query_pieces_second: i64 = 0,
     }
 }
 

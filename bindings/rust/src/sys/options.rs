@@ -164,6 +164,8 @@ c_struct! {
         pub mask: *const fa2_score_text = null(),
         pub captures: *const fa2_capture_spec = null(),
         pub capture_count: usize = 0,
+        pub mask_block_queries: i32 = 0,
+        pub mask_block_keys: i32 = 0,
     }
 }
 
