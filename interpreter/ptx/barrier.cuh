@@ -64,8 +64,9 @@ FA2_DEVICE float shfl_idx(float value, int lane, Site site = {}) {
   return shuffle("shfl.sync.idx", value, lane, site);
 }
 
-FA2_DEVICE u32 renewed(u32 value) {
-  return value;
+// As on a GPU the first lane's, so that values which differ are noticed.
+FA2_DEVICE u32 renewed(u32 value, Site site = {}) {
+  return shuffle("shfl.sync.idx", value, 0, site);
 }
 
 FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {

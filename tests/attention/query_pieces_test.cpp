@@ -162,7 +162,7 @@ TEST_CASE("query pieces: gradients of the fused backward on mma.sync") {
 TEST_CASE("query pieces: gradients of the fused backward on wgmma") {
   if (cannot_run_sm_90a()) return;
   expect_gradients_with({"kernel=backward_sm90,tile_m=64,tile_n=128,warps=8,stages=2",
-                         "kernel=backward_sm90,tile_m=128,tile_n=128,warps=8,stages=2,pingpong=1",
+                         "kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,pingpong=2,bulk_sums=1",
                          "kernel=backward_sm90,tile_m=128,tile_n=64,warps=8,stages=2"});
 }
 

@@ -76,8 +76,7 @@ struct Alibi {
     for_each_score(scores, first_key, [&](int key) {
       const float distance = static_cast<float>(key - first_diagonal);
       // Renewed, so that the jumps of all columns are not kept from one row to the next.
-      const int lane_query =
-          Config::query_pieces ? static_cast<int>(ptx::renewed(static_cast<u32>(first_col))) : 0;
+      const int lane_query = Config::query_pieces ? ptx::renewed_in_lane(first_col) : 0;
       return [=](float& s, int col) {
         s = biased(s, slope, distance - static_cast<float>(col) - jump_between(lane_query, lane_query + col));
       };

@@ -124,7 +124,8 @@ TEST_CASE("cli scores: the check finds a mask that differs inside its blocks") {
   const std::string run = run_of(fa2);
   write_text(fa2.file("mask"), "return at.key / 4 == at.query / 4;");
   const auto with = [&](const std::string& block) {
-    return fa2.run(run + fa2.option("--score-mask", "mask") + " --mask-block " + block);
+    return fa2.run(run + fa2.option("--out", "o.npy") + fa2.option("--score-mask", "mask") +
+                   " --mask-block " + block);
   };
   CHECK(with("4x4").json().at("check").at("ok") == true);
   CHECK(with("8x4").err.find("mask_block = 8 x 4, must be blocks in which the mask is the same") !=
