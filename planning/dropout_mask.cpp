@@ -28,8 +28,8 @@ Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dro
   const std::uint64_t* const state = args.dropout.state;
   if (!problem.dropout) found.push_back({"dropout", "false", "must be true: there is no mask without"});
   if (problem.query_pieces)
-    found.push_back(
-        {"query_pieces", "true", "must be false: ask for the whole sequence's mask, of which pieces are rows"});
+    found.push_back({"query_pieces", "true",
+                     "must be false: ask for the whole sequence's mask, of which pieces are rows"});
   check_dropout(found, problem, args.dropout);
   if (reinterpret_cast<std::uintptr_t>(state) % sizeof *state != 0)
     found.push_back({"dropout.state", fmt::format("{}", fmt::ptr(state)), "must be a multiple of 8 bytes"});

@@ -1,4 +1,5 @@
 // Inputs of `fa2 run`, its launches and its times.
+#include <fa2/score_text.h>
 #include <fmt/format.h>
 #include <interpreter/block_observer.h>
 #include <interpreter/host_text.h>
@@ -162,8 +163,13 @@ reference::ScoreRule rule_of(const RunOptions& options, const RunInputs& in, con
   rule.numbers.k_descale = &in.k_scale;
   rule.numbers.v_descale = &in.v_scale;
   variants.add_to(rule);
-  if (in.problem.score_text != 0)
-    rule.functions = functions_of(in.problem.score_text, variants.captures_on_host());
+  if (in.problem.score_text != 0) {
+    const std::vector<ScoreCapture>& captures = variants.captures_on_host();
+    rule.functions = functions_of(in.problem.score_text, captures);
+    // A slope that is wrong shows in gradients; a mask that differs inside a block may not.
+    if (score_texts(in.problem.score_text).mask_block != MaskBlock{})
+      check_score_text(in.problem, captures.data(), static_cast<std::int64_t>(captures.size()));
+  }
   return rule;
 }
 

@@ -41,7 +41,8 @@ enum {
   FA2_UNAVAILABLE = 5,     /* something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel */
   FA2_INTERNAL = 6,        /* a bug in fa2, or no host memory left */
   FA2_KERNEL_FAULT = 7,    /* an interpreted kernel violated a PTX rule */
-  FA2_INTERRUPTED = 8, /* fa2_set_interrupt's function or a signal ended the work; outputs may hold anything */
+  FA2_INTERRUPTED =
+      8, /* fa2_set_interrupt's function or a signal ended the work; outputs may hold anything */
   FA2_COMMUNICATION = 9 /* ranks could not exchange data; outputs may hold anything */
 };
 

@@ -131,8 +131,8 @@ TEST_CASE("problem file: texts of scores are there by content") {
       "score_text",
       {{"masks", "x"}, {"bias", 7}, {"captures", {{{"name", 7}, {"type", "f64"}, {"size", 1}}, 5}}});
   for (const char* part :
-       {"masks = \"x\", must be bias, mod, mod_slope, mask, mask_block or captures", "bias = 7, must be a text",
-        "captures[0].name = 7, must be a text",
+       {"masks = \"x\", must be bias, mod, mod_slope, mask, mask_block or captures",
+        "bias = 7, must be a text", "captures[0].name = 7, must be a text",
         "captures[0].type = \"f64\", must be one of f16, bf16, f32, i32, i64, u8, bool",
         "captures[0].size = 1, must be name, type or dimensions", "captures[1] = 5, must be an object"}) {
     CAPTURE(all);
