@@ -108,6 +108,7 @@ void GpuTrial::launch(const Candidate& candidate, std::size_t first, std::size_t
 /// Times only the candidate's own kernel. The steps before it run first, because other candidates may have overwritten the
 /// scratch.
 double GpuTrial::time_us(const Candidate& candidate, int times) {
+  tensors_.clear_counters(candidate.plan.workspace);
   launch(candidate, 0, candidate.measured);
   timer_.start(stream_.get());
   launch(candidate, candidate.measured, candidate.measured + 1, times);
@@ -125,6 +126,7 @@ std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
 void GpuTrial::check_outputs(const Candidate& candidate) {
   const std::vector<Role> outputs = outputs_of(candidate);
   for (const Role role : outputs) tensors_[role].fill(kUnwritten & 0xff, stream_.get());
+  tensors_.clear_counters(candidate.plan.workspace);
   launch(candidate, 0, candidate.plan.steps.size());
   stream_.synchronize();
   std::vector<std::vector<std::uint16_t>> samples;

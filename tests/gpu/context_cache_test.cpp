@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
+#include <fa2/score_text.h>
+#include <generator/kernel_kind.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
 
@@ -127,6 +129,26 @@ TEST_CASE("tune() records the config that it finds, and the next context uses it
   CHECK(kernel.config == report.best);
   CHECK(kernel.origin == KernelOrigin::disk_cache);
   run_and_expect_contract(context, GuardedCall(problem));
+}
+
+TEST_CASE("tune() finds no wrong output where some candidates make a map and others split keys") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  AttentionProblem problem{
+      .head_dim = 64, .batch = 4, .heads_q = 32, .heads_kv = 8, .seqlen_q = 256, .seqlen_k = 2048};
+  problem.score_text = make_score_text({.mask = "return at.key >= 0;"});
+  ContextOptions options = untuned(cache.path());
+  options.tune_budget_ms = 20'000;
+  const TuneReport report = Context(options).tune(problem);
+  bool has_map = false, has_splits = false;
+  for (const TuneCandidate& candidate : report.candidates) {
+    CHECK_MESSAGE(candidate.dropped.find("wrong output") == std::string::npos, candidate.dropped);
+    has_map |= candidate.config.key_map != 0 && candidate.samples > 0;
+    has_splits |= splits_keys(candidate.config) && candidate.samples > 0;
+  }
+  CHECK(has_map);
+  CHECK(has_splits);
 }
 
 TEST_CASE("tune_backward() records each pass's config, and the next context uses them") {
