@@ -285,3 +285,16 @@ def test_explain_and_tune(monkeypatch: pytest.MonkeyPatch) -> None:
         found = fa2.explain(*tensors, bias=bias, layout="bhsd", backward=backward)
         assert "remainder" in found["texts"]["bias"]
     assert fa2.tune(*tensors, bias=bias, layout="bhsd")
+
+
+def test_maps_of_calls_leave_the_counters_of_split_keys_alone() -> None:
+    """Both calls use the memory that the stream keeps."""
+    torch.manual_seed(3)
+    ids = torch.arange(4096, device=DEVICE, dtype=torch.int32) // 300
+    q, k, v = (torch.randn(1, 4096, 4, 64, device=DEVICE, dtype=torch.float16) for _ in range(3))
+    one = torch.randn(4, 1, 32, 64, device=DEVICE, dtype=torch.float16)
+    keys, values = (torch.randn(4, 8192, 8, 64, device=DEVICE, dtype=torch.float16) for _ in range(2))
+    first = fa2.attention(one, keys, values)
+    for _ in range(3):
+        fa2.attention(q, k, v, mask_mod=fa2.ScoreText("return ids(at.query) == ids(at.key);", {"ids": ids}))
+        assert torch.equal(fa2.attention(one, keys, values), first)
