@@ -15,13 +15,13 @@
 #include <runtime/device.h>
 #include <runtime/fill.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace {
@@ -33,6 +33,7 @@ class Workspace {
  public:
   Workspace(const fa2_launch& launch, std::size_t bytes, std::size_t zeros)
       : bytes_(bytes),
+        zeros_(zeros),
         owner_(launch.allocate(launch.place.device, launch.stream, bytes, zeros, &data_), launch.release) {
     if (owner_ == nullptr)
       throw Unavailable(
@@ -41,25 +42,28 @@ class Workspace {
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  std::size_t zeros() const { return zeros_; }
 
  private:
-  std::size_t bytes_;
+  std::size_t bytes_, zeros_;
   void* data_ = nullptr;
   std::unique_ptr<void, fa2_release> owner_;
 };
 using SharedWorkspace = std::shared_ptr<const Workspace>;
 
-/// The workspaces that streams keep for later calls, one for each number of counters: scratch lies behind these, so calls with fewer
-/// would overwrite counters of calls with more. Thread-safe.
+/// The workspaces that streams keep for later calls. Thread-safe.
 class KeptWorkspaces {
  public:
-  /// Returns the stream's workspace with so many zeros, grown to at least `bytes`. Its launches take turns, and leave zeros.
+  /// Returns the stream's workspace, grown to at least these sizes. Its launches take turns, and leave zeros.
   SharedWorkspace get(const fa2_launch& launch, std::size_t bytes, std::size_t zeros) {
-    const std::tuple key(launch.place.device, launch.stream, zeros);
+    const std::pair key(launch.place.device, launch.stream);
     {
       const std::lock_guard lock(mutex_);
       const SharedWorkspace& kept = by_stream_[key];
-      if (kept != nullptr && kept->bytes() >= bytes) return kept;
+      if (kept != nullptr) {
+        if (kept->bytes() >= bytes && kept->zeros() >= zeros) return kept;
+        bytes = std::max(bytes, kept->bytes()), zeros = std::max(zeros, kept->zeros());
+      }
     }
     // Allocated and released without the lock, because both may wait for other threads.
     const auto grown = std::make_shared<const Workspace>(launch, bytes, zeros);
@@ -71,7 +75,7 @@ class KeptWorkspaces {
 
  private:
   std::mutex mutex_;
-  std::map<std::tuple<std::int32_t, void*, std::size_t>, SharedWorkspace> by_stream_;
+  std::map<std::pair<std::int32_t, void*>, SharedWorkspace> by_stream_;
 };
 
 /// Returns the workspace of a call, null if it needs none of the caller's.

@@ -52,6 +52,7 @@ Plan plan_forward(const Planner& planner, const std::string& notes) {
   std::vector<LoadedKernel> kernels = forward_kernels(planner);
   Plan plan;
   plan.problem = planner.problem;
+  plan.workspace.least_scratch = kMostForwardCounters;
   plan.explanation = explanation_of(planner, kernels, notes);
   if (!has_output(plan.problem)) return plan;
   const bool has_map = kernels.back().report.config.key_map != 0, widens = kernels.size() > (has_map ? 2 : 1);

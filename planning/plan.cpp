@@ -53,7 +53,7 @@ void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* wo
   if (workspace != nullptr) {
     auto* const begin = static_cast<std::byte*>(workspace);
     if (counters == CounterPlace::workspace) call.counters = begin;
-    call.scratch = begin + plan.workspace.counter_bytes;
+    call.scratch = begin + plan.workspace.scratch_begin();
   } else if (plan.workspace.scratch_bytes > 0) {
     borrowed = plan.scratch->take(plan.workspace.scratch_bytes, stream);
     call.scratch = static_cast<std::byte*>(borrowed->data());

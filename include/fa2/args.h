@@ -125,8 +125,7 @@ struct AttentionArgs {
 
   /// Optional: AttentionPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros before
   /// their first launch, and do not write to them afterwards: each launch restores the zeros that it needs. One launch at a time
-  /// may use them; launches of one stream may share them, even those of different plans if these need as many zeros
-  /// (workspace_zeros()). Null: the Context provides the memory.
+  /// may use them; launches of one stream may share them, even those of different plans. Null: the Context provides the memory.
   /// Ignored if no launch needs any.
   void* workspace = nullptr;
 

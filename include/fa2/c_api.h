@@ -108,8 +108,7 @@ enum { FA2_LSE_NATURAL = 0, FA2_LSE_BASE_TWO = 1 };
  *     entries beyond a sequence's length. An entry outside [0, page_count) names no page if fa2_problem.missing_pages is 1;
  *     otherwise they replace it by the nearest one inside, and it is checked as above.
  *   workspace: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros once, and do
- *     not write to them afterwards: each launch restores the zeros that it needs. Launches of one stream may share them, those of different
- *     plans if fa2_plan_workspace_zeros() is equal. NULL: the
+ *     not write to them afterwards: each launch restores the zeros that it needs. Launches of one stream may share them. NULL: the
  *     context provides the memory. Ignored if no launch needs any. */
 #include <fa2/c_call.h>
 

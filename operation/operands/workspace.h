@@ -3,6 +3,7 @@
 
 #include <core/element_type.h>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace fa2 {
@@ -23,13 +24,22 @@ struct WorkspacePart {
   std::size_t begin = 0;  ///< offset of the part; within the plan's counters or its scratch
 };
 
+/// The most bytes of counters that a forward has.
+inline constexpr std::size_t kMostForwardCounters = 4096;
+
 /// The workspace of a plan: first the counters of each step, which every launch finds zero and leaves zero; then scratch, which
 /// all steps share and which may hold anything when a run begins.
 struct WorkspaceLayout {
   std::size_t counter_bytes = 0;
   std::size_t scratch_bytes = 0;
+  /// The least offset of scratch. Plans that share a workspace have the most counters of all here, so that the scratch of one is not
+  /// where another has counters.
+  std::size_t least_scratch = 0;
 
-  std::size_t bytes() const { return counter_bytes + scratch_bytes; }
+  std::size_t scratch_begin() const {
+    return scratch_bytes == 0 ? counter_bytes : std::max(counter_bytes, least_scratch);
+  }
+  std::size_t bytes() const { return scratch_begin() + scratch_bytes; }
 };
 
 }  // namespace fa2

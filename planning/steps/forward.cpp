@@ -12,7 +12,7 @@ namespace fa2::forward_steps {
 namespace {
 
 /// Counters per split-KV launch. Each team of a block uses one, or two with batch_invariant.
-constexpr std::uint32_t kSplitCounters = 1024;
+constexpr std::uint32_t kSplitCounters = kMostForwardCounters / sizeof(std::uint32_t);
 
 /// Returns the operands as operands_of() lists them, except for the workspace: Step::counters and Step::scratch describe it.
 std::vector<OperandUse> every_operand(const AttentionProblem& problem) {

@@ -134,7 +134,7 @@ Call TrialTensors::call(const WorkspaceLayout& layout) const {
           .args = is_backward_ ? AnyRef(args_) : AnyRef(args_.forward),
           .operands = OperandList(operands_),
           .counters = workspace,
-          .scratch = workspace == nullptr ? nullptr : workspace + layout.counter_bytes};
+          .scratch = workspace == nullptr ? nullptr : workspace + layout.scratch_begin()};
 }
 
 void TrialTensors::make_workspace(std::size_t bytes) {

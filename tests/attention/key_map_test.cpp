@@ -273,6 +273,30 @@ TEST_CASE("key maps: evaluated by ranges, a mask has the same map as pair by pai
   }
 }
 
+TEST_CASE("key maps: a call that makes one leaves counters of split keys alone, in the same workspace") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall masked(problem_of(
+      0, {.mask = "return ids(at.query) == ids(at.key);", .captures = {{"ids", CaptureType::i32, 1}}}));
+  Captures captures;
+  captures.add(std::vector<std::int32_t>(411), {411});
+  captures.give_to(masked.args);
+  masked.upload();
+  GuardedCall split(
+      AttentionProblem{.head_dim = 64, .batch = 1, .heads_q = 2, .seqlen_q = 1, .seqlen_k = 3000});
+  Context maps(pinning(parse_config("kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,key_map=1")));
+  Context splits(untuned());
+  const AttentionPlan first = maps.plan(masked.problem), second = splits.plan(split.problem);
+  REQUIRE(second.workspace_zeros() > first.workspace_zeros());
+  DeviceBuffer workspace(std::max(first.workspace_bytes(), second.workspace_bytes()));
+  workspace.fill(0);
+  masked.args.workspace = split.args.workspace = workspace.data();
+  for (int i = 0; i < 2; ++i) {
+    run_and_expect_contract(maps, masked);
+    run_and_expect_contract(splits, split);
+  }
+}
+
 TEST_CASE("key maps: ranges of indices that only some pairs lack are not read") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
