@@ -34,7 +34,7 @@ class Texts(NamedTuple):
 
     def replaced(self, texts: dict[str, tuple[str, str, int]]) -> Texts:
         """Returns these texts, of which those in `texts` are others."""
-        return Texts(self.softcap, *(texts.get(name) for name in ("bias", "mod", "mod_slope", "mask")), self.mask_block)
+        return Texts(self.softcap, texts.get("bias"), texts.get("mod"), texts.get("mod_slope"), texts.get("mask"), self.mask_block)
 
 
 _numbers: dict[tuple[Texts, tuple[tuple[str, int, int], ...]], int] = {}

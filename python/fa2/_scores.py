@@ -196,10 +196,11 @@ def _read_tensor(bias: Any, sizes: _score_tensors.Sizes | None, device: Any) -> 
 
 
 def _with_tensor(texts: Texts, captures: dict[str, Any], tensor: _score_tensors.TensorText) -> tuple[Texts, dict[str, Any]]:
-    bias, mask, block = tensor.beside(None), texts.mask, texts.mask_block
     if tensor.is_mask:
-        bias, mask, block = texts.bias, tensor.beside(texts.mask), (1, 1)
-    return Texts(texts.softcap, bias, texts.mod, texts.mod_slope, mask, block), {**captures, tensor.name: tensor.tensor}
+        texts = texts._replace(mask=tensor.beside(texts.mask), mask_block=(1, 1))
+    else:
+        texts = texts._replace(bias=tensor.beside(None))
+    return texts, {**captures, tensor.name: tensor.tensor}
 
 
 def _on_host(name: str, value: Any) -> Any:
