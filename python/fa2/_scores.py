@@ -196,11 +196,10 @@ def _read_tensor(bias: Any, sizes: _score_tensors.Sizes | None, device: Any) -> 
 
 
 def _with_tensor(texts: Texts, captures: dict[str, Any], tensor: _score_tensors.TensorText) -> tuple[Texts, dict[str, Any]]:
+    all_captures = {**captures, tensor.name: tensor.tensor}
     if tensor.is_mask:
-        texts = texts._replace(mask=tensor.beside(texts.mask), mask_block=(1, 1))
-    else:
-        texts = texts._replace(bias=tensor.beside(None))
-    return texts, {**captures, tensor.name: tensor.tensor}
+        return Texts(texts.softcap, texts.bias, texts.mod, texts.mod_slope, tensor.beside(texts.mask)), all_captures
+    return Texts(texts.softcap, tensor.beside(None), texts.mod, texts.mod_slope, texts.mask, texts.mask_block), all_captures
 
 
 def _on_host(name: str, value: Any) -> Any:
