@@ -15,7 +15,7 @@ extern fa2::AttentionArgs args;
 extern const fa2::AttentionPlan plan;
 extern void *q, *k, *v, *out, *d_out, *dq, *dk, *dv, *k_cache, *v_cache, *workspace;
 extern float* lse;
-extern const int *cu_seqlens, *seqlens, *seqused_k, *page_table, sequences, longest, total, pages, max_pages, gpus;
+extern const int *cu_seqlens, *seqlens, *seqused_k, *page_table, sequences, longest, total, pages, max_pages, gpus, chunk, rank, ranks;
 extern std::atomic<bool> stop;
 extern fa2::Stream stream;
 NAMES
