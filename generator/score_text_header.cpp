@@ -53,7 +53,7 @@ struct Indices {
   std::string parameters, statements, arguments;
 };
 
-Indices indices_of(const CaptureSpec& spec) {
+Indices indices_of(const CaptureSpec& spec, std::string_view index = "int") {
   constexpr std::string_view kPositions[] = {"batch", "head", "query", "key"};
   const bool is_per_score = spec.dimensions == CaptureSpec::kPerScore;
   Indices of{is_per_score ? "const Position& at" : "", "", ""};
@@ -62,7 +62,7 @@ Indices indices_of(const CaptureSpec& spec) {
       of.statements += fmt::format(" const int i{0} = index_of_score(at.{1}, capture.sizes[{0}]);", i,
                                    kPositions[static_cast<std::size_t>(i)]);
     } else {
-      of.parameters += fmt::format("{}int i{}", i == 0 ? "" : ", ", i);
+      of.parameters += fmt::format("{}{} i{}", i == 0 ? "" : ", ", index, i);
       of.statements += fmt::format(" i{0} = ptx::index_in(i{0}, capture.sizes[{0}]);", i);
     }
     of.arguments += fmt::format(", i{}", i);
@@ -151,17 +151,14 @@ SourceFile followed_text_header(const ScoreTexts& texts, unsigned differentiable
 
 /// Like capture(), of ranges of indices.
 std::string range_capture(const CaptureSpec& spec, std::size_t number) {
-  std::string parameters, arguments;
-  for (int i = 0; i < dimensions_of(spec); ++i) {
-    parameters += fmt::format("{}Range i{}", i == 0 ? "" : ", ", i);
-    arguments += fmt::format(", i{}", i);
-  }
+  const Indices indices = indices_of(spec, "Range");
   const auto [element, value] = type_of(spec.type);
   const std::string call =
       spec.dimensions == CaptureSpec::kNumber
           ? fmt::format("number_of<{}>(captures.list[{}])", value, number)
-          : fmt::format("elements_in<{}>(captures.list[{}]{})", element, number, arguments);
-  return fmt::format("  FA2_DEVICE Range {}({}) const {{ return {}; }}\n", spec.name, parameters, call);
+          : fmt::format("elements_in<{}>(captures.list[{}]{})", element, number, indices.arguments);
+  return fmt::format("  FA2_DEVICE Range {}({}) const {{ return {}; }}\n", spec.name, indices.parameters,
+                     call);
 }
 
 /// The mask with ranges in place of integers.

@@ -25,8 +25,9 @@ constexpr std::int64_t kFewTiles = 132;  // no more than an H100 has SMs
 constexpr std::int64_t kShortBytes = 1'250'000;
 /// Splits must take this share of the time of whole tiles: estimates are not exact, and whole tiles lose less by it.
 constexpr double kWorthSplitting = 0.9;
-constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
-constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< for completed()
+constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                            ///< for completed()
+constexpr KernelConfig kGuessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};  ///< for completed()
+constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};   ///< for completed()
 
 int wider_dim(const AttentionTraits& traits) {
   return std::max(traits.head_dim, traits.head_dim_v);
@@ -63,9 +64,13 @@ KernelConfig completed(const AttentionTraits& traits, const Arch& arch, int warp
 }
 
 /// Returns a config with tiles of one warpgroup, two on an SM, that do not split keys.
-KernelConfig small_tiles(const AttentionTraits& traits, const Arch& arch) {
-  return completed(traits, arch, 4, wider_dim(traits) > 64 ? 64 : 128,
+KernelConfig small_tiles(const AttentionTraits& traits, const Arch& arch, int tile_n) {
+  return completed(traits, arch, 4, tile_n,
                    {.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1});
+}
+
+KernelConfig small_tiles(const AttentionTraits& traits, const Arch& arch) {
+  return small_tiles(traits, arch, wider_dim(traits) > 64 ? 64 : 128);
 }
 
 /// Returns the configs for few queries, where only the time of reading keys and values counts: one that splits keys, and one that
@@ -145,7 +150,6 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     return completed(traits, arch, warps, tile_n, c);
   };
   const KernelConfig safe = safest(traits, arch);
-  const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   const bool multiplies = multiplies_keys(traits), reads = reads_tensors(traits);
   // Tiles of a capture take the memory of a second buffer of queries, and warpgroups that wait for them keep no turns.
@@ -155,18 +159,18 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
              {with(head_dim <= 64 ? 12 : 8, 128, guessing_once), with(8, 128, guessing_once),
               with(8, 96, guessing_once), safe}}};
   if (head_dim <= 64) return table_of_narrow(traits, arch);
-  const KernelConfig wide = with(8, reads ? 96 : 128, guessing);
+  const KernelConfig wide = with(8, reads ? 96 : 128, kGuessing);
   if (head_dim <= 96 && reads) return {{kMostQueries, {wide, safe}}};
   if (head_dim <= 96)
     return {{kMostQueries, {with(12, traits.dropout || multiplies ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
     const KernelConfig three =
-        traits.page_size > 0 ? with(12, 64, guessing) : with(12, reads ? 64 : 80, in_turns);
+        traits.page_size > 0 ? with(12, 64, kGuessing) : with(12, reads ? 64 : 80, in_turns);
     // Tiles that see little beside the blocks at the edges of a mask lose less if these are fewer.
     if (has_mask_text(traits)) return {{kMostQueries, {wide, three, safe}}};
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
-    if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
+    if (has_edges(traits)) return {{3072, {with(12, 64, kGuessing), three, wide, safe}}, any};
     return {{1536, {wide, three, safe}}, any};
   }
   if (head_dim <= 192) return {{kMostQueries, {with(8, reads ? 80 : 96, guessing_once), safe}}};
@@ -214,12 +218,10 @@ void put_fastest_first(const AttentionProblem& p, std::vector<KernelConfig>& con
 std::optional<KernelConfig> config_for_blocks(const AttentionTraits& traits, const Arch& arch) {
   if (!has_mask_text(traits) || reads_tensors(traits)) return std::nullopt;
   const bool is_wide = wider_dim(traits) > 128;
-  const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
-  std::vector<KernelConfig> configs{completed(traits, arch, 8, 64, is_wide ? kSafe : guessing)};
+  std::vector<KernelConfig> configs{completed(traits, arch, 8, 64, is_wide ? kSafe : kGuessing)};
   if (!is_wide) {
-    configs.insert(configs.begin(), completed(traits, arch, 8, 128, guessing));
-    configs.push_back(completed(traits, arch, 4, 64,
-                                {.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1}));
+    configs.insert(configs.begin(), completed(traits, arch, 8, 128, kGuessing));
+    configs.push_back(small_tiles(traits, arch, 64));
   }
   const MaskBlock block = score_texts(traits.score_text).mask_block;
   const auto divides = [&](const KernelConfig& c) {

@@ -80,23 +80,33 @@ bool can_run(const AttentionProblem& p, const KernelConfig& config) {
   return !why_rejected(PlannedProblem(p, {}), config, device(device_under_test()).arch);
 }
 
-/// CHECKs pairs of kernels, variants, pieces, lengths, and element types with head dims.
-void expect_contracts(const std::vector<std::string>& configs) {
-  const ScopedContext current(device_under_test());
+/// Calls run(problem, config, seed of pieces) for pairs of kernels, variants, pieces, lengths, and element types with head dims. Returns
+/// how many it has called.
+template <class Run>
+std::size_t for_pairs_of(const std::vector<std::string>& configs, const Run& run) {
   std::size_t ran = 0;
   for (const Combination& c : pairwise({configs.size(), kVariants.size(), kPieces, std::size(kLengths), 2})) {
     const AttentionProblem p = problem_of(kVariants[c[1]], kLengths[c[3]], c[4] == 0 ? 64 : 128,
                                           c[4] == 0 ? DType::f16 : DType::bf16);
     const KernelConfig config = parse_config(configs[c[0]]);
     if (!can_run(p, config)) continue;
-    GuardedCall call(p);
-    call.args.query_pieces = pieces_for(p, c[2]);
-    call.upload();
-    INFO(configs[c[0]], ", ", text_of(call.args.query_pieces));
-    Context context(pinning(config));
-    run_and_expect_contract(context, call);
+    run(p, config, c[2]);
     ++ran;
   }
+  return ran;
+}
+
+void expect_contracts(const std::vector<std::string>& configs) {
+  const ScopedContext current(device_under_test());
+  const std::size_t ran =
+      for_pairs_of(configs, [](const AttentionProblem& p, const KernelConfig& config, std::size_t seed) {
+        GuardedCall call(p);
+        call.args.query_pieces = pieces_for(p, seed);
+        call.upload();
+        INFO(to_string(config), ", ", text_of(call.args.query_pieces));
+        Context context(pinning(config));
+        run_and_expect_contract(context, call);
+      });
   CHECK(ran > 2 * kPieces);
 }
 
@@ -108,23 +118,17 @@ GuardedBackward backward_at(const AttentionProblem& p, std::size_t seed) {
   return call;
 }
 
-/// CHECKs pairs of kernels, variants, pieces, lengths, and element types with head dims.
 void expect_gradients_with(const std::vector<std::string>& configs,
                            Determinism determinism = Determinism::fastest) {
   const ScopedContext current(device_under_test());
-  std::size_t ran = 0;
-  for (const Combination& c : pairwise({configs.size(), kVariants.size(), kPieces, std::size(kLengths), 2})) {
-    const AttentionProblem p = problem_of(kVariants[c[1]], kLengths[c[3]], c[4] == 0 ? 64 : 128,
-                                          c[4] == 0 ? DType::f16 : DType::bf16);
-    const KernelConfig config = parse_config(configs[c[0]]);
-    if (!can_run(p, config)) continue;
-    GuardedBackward call = backward_at(p, c[2]);
-    call.determinism = determinism;
-    INFO(configs[c[0]], ", ", to_string(p), ", ", text_of(call.forward.args.query_pieces));
-    Context context(pinning(config));
-    run_and_expect_gradients(context, call);
-    ++ran;
-  }
+  const std::size_t ran =
+      for_pairs_of(configs, [&](const AttentionProblem& p, const KernelConfig& config, std::size_t seed) {
+        GuardedBackward call = backward_at(p, seed);
+        call.determinism = determinism;
+        INFO(to_string(config), ", ", to_string(p), ", ", text_of(call.forward.args.query_pieces));
+        Context context(pinning(config));
+        run_and_expect_gradients(context, call);
+      });
   CHECK(ran > kPieces);
 }
 
