@@ -13,13 +13,13 @@ import random
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bias_tensors  # noqa: E402
 import c_binding as binding  # noqa: E402
 import compare  # noqa: E402
 import scores  # noqa: E402
 import variants  # noqa: E402
 
 BLOCK = 128
-UNCAPTURED_CALLS = 8
 
 
 def parse_args():
@@ -92,28 +92,12 @@ def expected(table, q, k, v, d_out):
 
 def timed(runs, a, rng):
     """Returns name -> us, and the names of those that no graph can hold."""
-    import torch
-
-    bursts, uncaptured = {}, {}
+    bursts, uncaptured = {}, set()
     for name, run in runs.items():
-        try:
-            bursts[name] = compare.capture(run, a.burst_ms)
-        except Exception:  # noqa: BLE001: whatever the library of this version raises
-            torch.cuda.synchronize()
-            uncaptured[name] = run
-    us = {name: 1000 * t[len(t) // 2] for name, t in compare.time_bursts(bursts, a.rounds, rng).items()}
-    for name, run in uncaptured.items():
-        times = []
-        for _ in range(a.rounds):
-            start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
-            start.record()
-            for _ in range(UNCAPTURED_CALLS):
-                run()
-            stop.record()
-            stop.synchronize()
-            times.append(1000 * start.elapsed_time(stop) / UNCAPTURED_CALLS)
-        us[name] = sorted(times)[a.rounds // 2]
-    return us, set(uncaptured)
+        column, bursts[name] = bias_tensors.burst_of(name, run, a.burst_ms, None)
+        if column != name:
+            uncaptured.add(name)
+    return {name: 1000 * t[len(t) // 2] for name, t in compare.time_bursts(bursts, a.rounds, rng).items()}, uncaptured
 
 
 def blocks_line(library, a, rng, seqlen, density):

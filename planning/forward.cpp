@@ -47,23 +47,28 @@ std::vector<LoadedKernel> forward_kernels(const Planner& planner) {
   return kernels;
 }
 
+void add_forward(Plan& plan, const AttentionProblem& problem, Step attention,
+                 std::shared_ptr<const Kernel> key_map) {
+  plan.workspace.least_scratch = kMostForwardCounters;
+  if (key_map != nullptr)
+    add_key_map(plan, problem, attention, std::move(key_map), plan.workspace.scratch_bytes);
+  attention.scratch.begin = plan.workspace.scratch_bytes;
+  plan.add(std::move(attention));
+}
+
 Plan plan_forward(const Planner& planner, const std::string& notes) {
   const int sms = planner.usable_sms();
   std::vector<LoadedKernel> kernels = forward_kernels(planner);
   Plan plan;
   plan.problem = planner.problem;
-  plan.workspace.least_scratch = kMostForwardCounters;
   plan.explanation = explanation_of(planner, kernels, notes);
   if (!has_output(plan.problem)) return plan;
   const bool has_map = kernels.back().report.config.key_map != 0, widens = kernels.size() > (has_map ? 2 : 1);
   if (widens) add_widening(plan, std::move(kernels.front().kernel));
   const AttentionProblem& problem = widens ? *plan.widened : plan.problem;
   Step attention = forward_step(problem, kernels.back().report.config, std::move(kernels.back().kernel), sms);
-  if (has_map)
-    add_key_map(plan, problem, attention, std::move(kernels[kernels.size() - 2].kernel),
-                plan.workspace.scratch_bytes);
-  attention.scratch.begin = plan.workspace.scratch_bytes;
-  plan.add(std::move(attention));
+  add_forward(plan, problem, std::move(attention),
+              has_map ? std::move(kernels[kernels.size() - 2].kernel) : nullptr);
   return plan;
 }
 

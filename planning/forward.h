@@ -28,6 +28,11 @@ PlannedProblem tuned_problem(const PlannedProblem& problem, const Target& target
 /// Returns the kernels that a forward launches, in this order: one, or after the one that widens keys and values another.
 std::vector<LoadedKernel> forward_kernels(const Planner& planner);
 
+/// Adds the launch of forward_step() to a plan that may have others, behind the kernel of its map, if there is one. Scratch then begins
+/// behind the most counters that a forward has, so that plans share a workspace.
+void add_forward(Plan& plan, const AttentionProblem& problem, Step attention,
+                 std::shared_ptr<const Kernel> key_map);
+
 /// Returns the plan; the Context adds its device and what it provides to calls without a workspace. `notes`: see Explanation.
 Plan plan_forward(const Planner& planner, const std::string& notes);
 

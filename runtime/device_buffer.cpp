@@ -56,14 +56,13 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 
-void DeviceBuffer::fill(std::uint8_t value, std::size_t bytes, Stream stream) {
-  check_range("a fill", 0, bytes, size_);
-  if (bytes == 0) return;
+void DeviceBuffer::fill(std::uint8_t value, Stream stream) {
+  if (size_ == 0) return;
   if (on_host_) {
-    std::memset(data_, value, bytes);
+    std::memset(data_, value, size_);
     return;
   }
-  check(driver().memset_d8_async(address(data_), value, bytes, stream), "cuMemsetD8Async");
+  check(driver().memset_d8_async(address(data_), value, size_, stream), "cuMemsetD8Async");
 }
 
 void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offset, Stream stream) {

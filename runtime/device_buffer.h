@@ -24,9 +24,7 @@ class DeviceBuffer {
 
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
-  void fill(std::uint8_t value, Stream stream = nullptr) { fill(value, size_, stream); }
-  /// Fills the first `bytes` bytes.
-  void fill(std::uint8_t value, std::size_t bytes, Stream stream);
+  void fill(std::uint8_t value, Stream stream = nullptr);
   /// Both follow the work on `stream` (nullptr: the default one), and are complete on return. Other streams that use the buffer must
   /// be synchronised.
   void upload(const void* host, std::size_t bytes, std::size_t offset = 0, Stream stream = nullptr);

@@ -60,9 +60,7 @@ Plan GpuTrial::plan_of(const KernelConfig& config) {
   Plan plan;
   if (!delta_) {
     Step step = forward_step(p, config, load(config), device_.sm_count);
-    if (config.key_map != 0) add_key_map(plan, p, step, load(key_map_config(config)), 0);
-    step.scratch.begin = plan.workspace.scratch_bytes;
-    plan.add(std::move(step));
+    add_forward(plan, p, std::move(step), config.key_map != 0 ? load(key_map_config(config)) : nullptr);
     return plan;
   }
   const bool accumulates_dq = sums_dq(pass_of(config));
@@ -108,7 +106,6 @@ void GpuTrial::launch(const Candidate& candidate, std::size_t first, std::size_t
 /// Times only the candidate's own kernel. The steps before it run first, because other candidates may have overwritten the
 /// scratch.
 double GpuTrial::time_us(const Candidate& candidate, int times) {
-  tensors_.clear_counters(candidate.plan.workspace);
   launch(candidate, 0, candidate.measured);
   timer_.start(stream_.get());
   launch(candidate, candidate.measured, candidate.measured + 1, times);
@@ -126,7 +123,6 @@ std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
 void GpuTrial::check_outputs(const Candidate& candidate) {
   const std::vector<Role> outputs = outputs_of(candidate);
   for (const Role role : outputs) tensors_[role].fill(kUnwritten & 0xff, stream_.get());
-  tensors_.clear_counters(candidate.plan.workspace);
   launch(candidate, 0, candidate.plan.steps.size());
   stream_.synchronize();
   std::vector<std::vector<std::uint16_t>> samples;

@@ -142,10 +142,6 @@ void TrialTensors::make_workspace(std::size_t bytes) {
   (*this)[Role::workspace].fill(0, stream_.get());
 }
 
-void TrialTensors::clear_counters(const WorkspaceLayout& layout) {
-  (*this)[Role::workspace].fill(0, layout.counter_bytes, stream_.get());
-}
-
 void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
   if (total == 0) return;
   const auto borders = borders_of(mix_of(problem_.batch, total, longest));

@@ -33,8 +33,6 @@ class TrialTensors {
 
   /// Replaces the workspace by a zeroed one, from this point of the stream on.
   void make_workspace(std::size_t bytes);
-  /// Sets a layout's counters to 0, from this point of the stream on: other layouts may have scratch in their place.
-  void clear_counters(const WorkspaceLayout& layout);
   std::size_t workspace_bytes() const { return (*this)[Role::workspace].size(); }
 
  private:

@@ -5,7 +5,7 @@ BUGS = {
          "8-bit keys are"),
     ],
     "forward.cpp": [
-        ("plan_forward", "partial outputs overwrite widened keys", "attention.scratch.begin = plan.workspace.scratch_bytes;", "",
+        ("add_forward", "partial outputs overwrite widened keys", "attention.scratch.begin = plan.workspace.scratch_bytes;", "",
          "pages: any size, with every variant, of 8-bit keys and values that"),
     ],
     "attention_params.cpp": [
