@@ -293,6 +293,9 @@ TEST_CASE("key maps: a call that makes one leaves counters of split keys alone, 
   masked.args.workspace = split.args.workspace = workspace.data();
   for (int i = 0; i < 2; ++i) {
     run_and_expect_contract(maps, masked);
+    std::vector<std::byte> counters(second.workspace_zeros());
+    workspace.download(counters.data(), counters.size());
+    CHECK(std::ranges::count(counters, std::byte{0}) == static_cast<std::ptrdiff_t>(counters.size()));
     run_and_expect_contract(splits, split);
   }
 }

@@ -5,6 +5,8 @@ BUGS = {
          "8-bit keys are"),
     ],
     "forward.cpp": [
+        ("add_forward", "scratch in the counters of other plans", "plan.workspace.least_scratch = kMostForwardCounters;", "",
+         "key maps: a call that makes"),
         ("add_forward", "partial outputs overwrite widened keys", "attention.scratch.begin = plan.workspace.scratch_bytes;", "",
          "pages: any size, with every variant, of 8-bit keys and values that"),
     ],
