@@ -1,4 +1,5 @@
 // Implements fa2/c_api.h on the C++ interface.
+#include <api/c_context.h>
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
@@ -17,10 +18,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-struct fa2_context {
-  fa2::Context context;
-};
 
 struct fa2_plan {
   fa2::AttentionPlan plan;
@@ -44,10 +41,6 @@ fa2_status guarded_call(const Problem* problem, const Args* args, const Body& bo
     require_none(found);
     body(*what, *with);
   });
-}
-
-Context& context_of(fa2_context* context) {
-  return context != nullptr ? context->context : Context::default_context();
 }
 
 Stream stream_of(void* stream) {

@@ -99,6 +99,14 @@ Json json_of(const PrecompiledKernel& kernel) {
                                                           {"error", kernel.error}});
 }
 
+Json json_of(const Explanation& e) {
+  Json kernels = Json::array();
+  for (const KernelReport& kernel : e.kernels) kernels.push_back(json_of(kernel));
+  return joined(
+      json_of(e.problem, e.options),
+      {{"arch", e.arch}, {"device", e.device}, {"kernels", std::move(kernels)}, {"notes", e.notes}});
+}
+
 }  // namespace
 
 std::string to_json(const PlannedProblem& problem) {
@@ -106,11 +114,26 @@ std::string to_json(const PlannedProblem& problem) {
 }
 
 std::string to_json(const Explanation& e) {
-  Json kernels = Json::array();
-  for (const KernelReport& kernel : e.kernels) kernels.push_back(json_of(kernel));
-  return dump(
-      joined(json_of(e.problem, e.options),
-             {{"arch", e.arch}, {"device", e.device}, {"kernels", std::move(kernels)}, {"notes", e.notes}}));
+  return dump(json_of(e));
+}
+
+std::string to_json(const ContextParallelExplanation& e) {
+  const auto of = [](const std::optional<Explanation>& plan) {
+    return plan ? json_of(*plan) : Json(nullptr);
+  };
+  return dump({{"scheme", to_string(e.scheme)},
+               {"reason", e.reason},
+               {"rank", e.rank},
+               {"ranks", e.ranks},
+               {"groups", e.groups},
+               {"tokens", e.tokens},
+               {"needed_keys", e.needed_keys},
+               {"pairs", e.pairs},
+               {"sent_bytes", e.sent_bytes},
+               {"received_bytes", e.received_bytes},
+               {"workspace_bytes", e.workspace_bytes},
+               {"forward", of(e.forward)},
+               {"backward", of(e.backward)}});
 }
 
 std::string to_json(const TuneReport& report) {

@@ -5,6 +5,8 @@
 #include <parallel/request_check.h>
 
 #include <algorithm>
+#include <exception>
+#include <utility>
 
 namespace fa2 {
 
@@ -26,15 +28,41 @@ std::string broadcast_text(Communicator& communicator, const std::string& mine, 
   return gather_texts(communicator, communicator.rank() == root ? mine : "").at(root);
 }
 
-void require_same(Communicator& communicator, const std::string& name, const std::string& mine) {
-  const std::vector<std::string> texts = gather_texts(communicator, mine);
-  RequestCheck found;
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0]) continue;
-    found.add(fmt::format("{} of rank {}", name, rank), in_quotes(texts[rank]),
-              fmt::format("must equal rank 0's, {}", in_quotes(texts[0])));
+void require_same(Communicator& communicator, const std::vector<Statement>& mine,
+                  std::vector<Violation> found) {
+  std::string broken;
+  for (const Violation& violation : found) broken += (broken.empty() ? "" : "; ") + to_string(violation);
+  const std::vector<std::string> rules = gather_texts(communicator, broken);
+  RequestCheck check;
+  check.add(std::move(found));
+  for (std::size_t rank = 0; rank < rules.size() && check.empty(); ++rank)
+    if (!rules[rank].empty())
+      check.add(fmt::format("request of rank {}", rank), in_quotes(rules[rank]), "must break no rule");
+  for (const Statement& statement : mine) {
+    const std::vector<std::string> texts = gather_texts(communicator, statement.text);
+    for (std::size_t rank = 1; rank < texts.size(); ++rank)
+      if (texts[rank] != texts[0])
+        check.add(fmt::format("{} of rank {}", statement.name, rank), in_quotes(texts[rank]),
+                  fmt::format("must equal rank 0's, {}", in_quotes(texts[0])));
   }
-  found.require_none();
+  check.require_none();
+}
+
+void make_together(Communicator& communicator, const std::function<void()>& make) {
+  std::exception_ptr failure;
+  std::string message;
+  try {
+    make();
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    message = error.what();
+  }
+  const std::vector<std::string> messages = gather_texts(communicator, message);
+  if (failure) std::rethrow_exception(failure);
+  for (std::size_t rank = 0; rank < messages.size(); ++rank)
+    if (!messages[rank].empty())
+      throw CommunicationError(fmt::format("rank {} has made no plan: {}", rank, messages[rank]),
+                               static_cast<int>(rank));
 }
 
 }  // namespace fa2

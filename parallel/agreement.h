@@ -3,6 +3,7 @@
 
 #include <fa2/communicator.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,18 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 /// Returns the text of rank `root`.
 std::string broadcast_text(Communicator& communicator, const std::string& mine, int root = 0);
 
-/// Checks that all ranks have the same text, for example of a problem. @throws InvalidRequest on every rank, which lists the ranks
-/// that differ from rank 0.
-void require_same(Communicator& communicator, const std::string& name, const std::string& mine);
+/// What a rank says of one part of a request.
+struct Statement {
+  std::string name;
+  std::string text;
+};
+
+/// Checks that all ranks say the same of everything, and that no rank found a broken rule. `mine` must have the same names on all ranks.
+/// @throws InvalidRequest on every rank: with `found` if it is not empty, else with what other ranks found, or say otherwise than rank 0.
+void require_same(Communicator& communicator, const std::vector<Statement>& mine,
+                  std::vector<Violation> found = {});
+
+/// Runs `make`, and returns when all ranks have. @throws what `make` throws; CommunicationError if it threw on another rank.
+void make_together(Communicator& communicator, const std::function<void()>& make);
 
 }  // namespace fa2

@@ -1,10 +1,9 @@
 // Rows of slots from the intervals of keys, and the pipeline of groups.
-#include <fmt/format.h>
 #include <parallel/chunks.h>
 #include <parallel/gather_plan.h>
-#include <parallel/request_check.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -48,13 +47,18 @@ void plan_returns(const IntervalPlan& plan, int rank, GatherPlan& made) {
 
 }  // namespace
 
-GatherPlan plan_gather(const IntervalPlan& plan, int rank, int heads_kv, int groups) {
-  RequestCheck rules;
-  if (heads_kv < 1) rules.add("heads_kv", heads_kv, "must be at least 1");
-  if (groups < 1) rules.add("groups", groups, "must be at least 1");
-  rules.require_none();
+std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv, int groups) {
+  const std::int64_t units = batch > 1 ? batch : heads_kv;
+  std::vector<HeadGroup> all;
+  for (const Slice& part :
+       equal_chunks({0, units}, static_cast<int>(std::min<std::int64_t>(groups, units)), 1))
+    all.push_back(batch > 1 ? HeadGroup{part, {0, heads_kv}} : HeadGroup{{0, 1}, part});
+  return all;
+}
+
+GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> groups) {
   GatherPlan made;
-  made.groups = equal_chunks({0, heads_kv}, std::min(groups, heads_kv), 1);
+  made.groups = std::move(groups);
   const int count = static_cast<int>(made.groups.size());
   made.forward = stages_of(count, false);
   made.backward = stages_of(count, true);
@@ -72,15 +76,30 @@ GatherPlan plan_gather(const IntervalPlan& plan, int rank, int heads_kv, int gro
   return made;
 }
 
-std::vector<Transfer> transfers_of(std::span<const RowTransfer> rows, void* sent, void* received,
-                                   std::size_t row_bytes) {
-  std::vector<Transfer> transfers;
-  for (const RowTransfer& part : rows) {
-    void* const base = part.kind == Kind::send ? sent : received;
-    transfers.push_back(
-        {part.kind, part.peer, static_cast<std::byte*>(base) + part.row * row_bytes, part.rows * row_bytes});
+std::vector<std::int32_t> sum_table(const GatherPlan& plan, std::int64_t rows) {
+  std::vector<std::int32_t> table(static_cast<std::size_t>(rows), -1);
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(rows), 1);  // of each row, so far
+  for (const RowCopy& own : plan.own)
+    for (std::int64_t i = 0; i < own.rows; ++i) table[own.from + i] = static_cast<std::int32_t>(own.to + i);
+  for (const RowCopy& add : plan.adds) {
+    for (std::int64_t i = 0; i < add.rows; ++i) {
+      const std::size_t at = parts[add.to + i]++ * rows + add.to + i;
+      if (at >= table.size()) table.resize(table.size() + rows, -1);
+      table[at] = static_cast<std::int32_t>(add.from + i);
+    }
   }
-  return transfers;
+  return table;
+}
+
+void add_transfers(std::vector<Transfer>& transfers, std::span<const RowTransfer> rows, std::int64_t entries,
+                   const SlotMemory& sent, const SlotMemory& received, std::size_t row_bytes) {
+  for (const RowTransfer& part : rows) {
+    const SlotMemory& slot = part.kind == Kind::send ? sent : received;
+    for (std::int64_t entry = 0; entry < entries; ++entry)
+      transfers.push_back({part.kind, part.peer,
+                           static_cast<std::byte*>(slot.data) + (entry * slot.rows + part.row) * row_bytes,
+                           part.rows * row_bytes});
+  }
 }
 
 }  // namespace fa2

@@ -20,6 +20,16 @@
 
 namespace fa2 {
 
+/// Batch entries and key/value heads that are computed together: some entries with all heads, or one entry with some heads.
+struct HeadGroup {
+  Slice entries;
+  Slice heads;
+  friend bool operator==(const HeadGroup&, const HeadGroup&) = default;
+};
+
+/// Returns at most `groups` groups of nearly equal size, of whole entries if there are several. Sizes must be at least 1.
+std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv, int groups);
+
 /// What happens at the same time, by groups. The exchange runs beside the kernels: first the sum, then the computation. A stage begins
 /// when the one before it has ended, its exchange too.
 struct GatherStage {
@@ -49,7 +59,7 @@ struct RowTransfer {
 
 /// Rows are the same for all groups.
 struct GatherPlan {
-  std::vector<Slice> groups;  ///< key/value heads of each group
+  std::vector<HeadGroup> groups;
   std::vector<GatherStage> forward;
   std::vector<GatherStage> backward;
   std::int64_t rows = 0;            ///< rows of a slot of keys or of gradients
@@ -62,11 +72,20 @@ struct GatherPlan {
       adds;  ///< rows of an arrivals slot, to rows of the rank's tensors; by sender, then by keys
 };
 
-/// `groups`: at most; 1 .. heads_kv are useful. @throws InvalidRequest.
-GatherPlan plan_gather(const IntervalPlan& plan, int rank, int heads_kv, int groups);
+GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> groups);
 
-/// Returns the transfers of rows of `row_bytes` bytes each. Sends read `sent`, and receives write to `received`.
-std::vector<Transfer> transfers_of(std::span<const RowTransfer> rows, void* sent, void* received,
-                                   std::size_t row_bytes);
+/// Returns where the sum of each of the rank's rows finds its parts, in the order in which they are added: (parts, `rows`), first rows
+/// of the own slot, then rows of the arrivals slot, or -1.
+std::vector<std::int32_t> sum_table(const GatherPlan& plan, std::int64_t rows);
+
+/// A slot: contiguous rows of each entry.
+struct SlotMemory {
+  void* data = nullptr;
+  std::int64_t rows = 0;  ///< per entry
+};
+
+/// Appends the transfers of rows of `row_bytes` bytes each, of every entry. Sends read `sent`, and receives write to `received`.
+void add_transfers(std::vector<Transfer>& transfers, std::span<const RowTransfer> rows, std::int64_t entries,
+                   const SlotMemory& sent, const SlotMemory& received, std::size_t row_bytes);
 
 }  // namespace fa2

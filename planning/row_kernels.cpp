@@ -3,15 +3,11 @@
 #include <planning/row_kernels.h>
 
 namespace fa2 {
-namespace {
 
-/// `rows`: a problem with the fields that the kernel reads. `options`: the caller's.
-RowKernel kernel_of(KernelId kernel, const AttentionProblem& rows, PlanOptions options) {
+RowKernel row_kernel(KernelId kernel, const AttentionProblem& rows, PlanOptions options) {
   if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
   return {{rows.normalized(), options}, default_config(kernel)};
 }
-
-}  // namespace
 
 RowKernel append_kernel(const PlannedProblem& problem) {
   AttentionProblem rows;
@@ -21,7 +17,7 @@ RowKernel append_kernel(const PlannedProblem& problem) {
   // append() writes a latent's values as V, and as K the columns that are keys alone.
   if (problem.values_in_keys && problem.head_dim > problem.head_dim_v) rows.head_dim -= problem.head_dim_v;
   if (problem.kv_type != KvType::scaled) rows.kv_type = problem.kv_type;
-  return kernel_of(KernelId::append, rows, problem);
+  return row_kernel(KernelId::append, rows, problem);
 }
 
 RowKernel merge_kernel(const PlannedProblem& problem) {
@@ -29,7 +25,7 @@ RowKernel merge_kernel(const PlannedProblem& problem) {
   rows.dtype = problem.dtype;
   rows.head_dim = problem.normalized().head_dim_v;
   rows.lse_base = problem.lse_base;
-  return kernel_of(KernelId::merge, rows, problem);
+  return row_kernel(KernelId::merge, rows, problem);
 }
 
 }  // namespace fa2

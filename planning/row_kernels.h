@@ -14,6 +14,9 @@ struct RowKernel {
   KernelSpec spec(const Arch& arch) const { return {traits_of(problem), config, arch}; }
 };
 
+/// Returns the kernel for `rows`, a problem with the fields that it reads, and the options of a caller.
+RowKernel row_kernel(KernelId kernel, const AttentionProblem& rows, PlanOptions options);
+
 /// Returns the kernel that appends to a cache of this problem's K and V.
 RowKernel append_kernel(const PlannedProblem& problem);
 

@@ -27,6 +27,10 @@ struct MergeProblem;
 struct Plan;
 class BackwardPlan;
 class BlockMap;
+class Communicator;
+class ContextParallelPlan;
+struct ContextParallelOptions;
+struct ShardLayout;
 
 /// An attention problem prepared for one device: its configuration is chosen, its kernel compiled and loaded.
 /// Immutable and cheap to copy. All members may be called from any thread.
@@ -154,6 +158,16 @@ class FA2_API Context {
   /// Prepares the backward of a problem, as plan() prepares its forward.
   BackwardPlan backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,
                              const PlanOptions& options = {});
+
+  /// Prepares attention over the tokens of `layout`, of which every rank of `communicator` has its own (fa2/context_parallel.h).
+  /// `problem` is that of all tokens, whose queries and keys are the same. With documents it is packed: varlen, total_q and total_k.
+  /// `cu_seqlens`: where documents begin, and the end; on the host; else empty. All ranks must call this with the same arguments, which it
+  /// checks. Returns when all have their kernels, so that no run waits for a compiler. May compile, load and search as plan() does.
+  /// @throws InvalidRequest, also on ranks whose request is right if another's differs; CommunicationError if another rank fails; others as plan().
+  ContextParallelPlan context_parallel_plan(const AttentionProblem& problem, const ShardLayout& layout,
+                                            Communicator& communicator, const ContextParallelOptions& options,
+                                            const std::vector<std::int64_t>& cu_seqlens = {},
+                                            int device = -1);
 
   /// Writes which probabilities dropout keeps (1) or drops (0), for tests, on the current device. `mask` must be contiguous
   /// (batch, heads_q, seqlen_q, seqlen_k); no other field of the problem matters. With varlen, entry (b, h, i, j) belongs to

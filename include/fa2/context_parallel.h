@@ -1,12 +1,24 @@
 // One attention over a sequence whose tokens are sharded over ranks (context parallelism).
+//
+//   const ShardLayout layout = ShardLayout::zigzag(tokens, communicator.size(), 128);
+//   ContextParallelPlan plan = context.context_parallel_plan(problem, layout, communicator);   // on every rank
+//   plan.run(args, stream);                                                                    // on every rank
 #pragma once
 
+#include <fa2/backward.h>
+#include <fa2/communicator.h>
 #include <fa2/errors.h>
+#include <fa2/plan_options.h>
 #include <fa2/problem.h>
+#include <fa2/report.h>
 #include <fa2/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -60,5 +72,80 @@ FA2_API std::vector<Violation> violations(const ShardLayout& layout);
 
 /// Returns for example "8 tokens: 0 [0, 2) [6, 8); 1 [2, 6)".
 FA2_API std::string to_string(const ShardLayout& layout);
+
+/// How ranks share the work.
+///   gather_heads: each rank gathers the keys and values that its queries see, by groups of heads. While a group is computed, the next
+///     one arrives, and float32 dK and dV of the one before go to their owners, which add them in rank order. Nothing is merged.
+///   local: no rank needs another's keys, so none are exchanged.
+enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local };
+FA2_API std::string_view to_string(ContextParallelScheme);
+
+/// Must be equal on all ranks.
+struct ContextParallelOptions {
+  ContextParallelScheme scheme = ContextParallelScheme::automatic;
+  /// Groups of gather_heads, at least 1: at most so many are made, of whole batch entries, or with one entry of key/value heads. 0: as
+  /// many as keep every SM busy. More groups hide more of the exchange, and need less memory.
+  std::int32_t groups = 0;
+  /// The gradients that run_backward() computes; absent: none. dK and dV go together.
+  std::optional<Gradients> gradients = std::nullopt;
+  PlanOptions plan = {};  ///< what every call guarantees, on every rank
+};
+
+/// What a plan does on its rank, and why.
+struct ContextParallelExplanation {
+  ContextParallelScheme scheme = ContextParallelScheme::gather_heads;
+  std::string reason;  ///< one sentence: why this scheme, and these groups
+  int rank = 0;
+  int ranks = 1;
+  int groups = 1;
+  std::int64_t tokens = 0;       ///< of the rank
+  std::int64_t needed_keys = 0;  ///< keys that its queries see, of all ranks
+  std::int64_t pairs = 0;  ///< of a query of the rank and a key that it sees; of one head and batch entry
+  std::vector<std::int64_t> sent_bytes;      ///< by a forward, to each rank
+  std::vector<std::int64_t> received_bytes;  ///< by a forward, from each rank
+  std::size_t workspace_bytes = 0;
+  std::optional<Explanation> forward;   ///< of the first group; absent without queries
+  std::optional<Explanation> backward;  ///< the same; absent without gradients
+};
+
+/// Returns a few lines: the scheme, and the bytes of each rank.
+FA2_API std::string to_string(const ContextParallelExplanation&);
+
+/// Attention over all tokens of a ShardLayout, prepared for one rank and its device. Cheap to copy; copies share one state.
+///
+/// Calls are collective: all ranks must make and run the same plans in the same order. A plan runs once at a time, and plans of one
+/// communicator do too, because a Communicator has one caller at a time. The communicator must outlive the plan.
+///
+/// Arguments are those of attention() over the rank's own tokens alone: Q, K, V and O are (batch, tokens, heads, dim), with documents
+/// (tokens, heads, dim), and LSE is (batch, heads_q, tokens), or (heads_q, tokens). Tables of sequences and query_pieces belong to the plan: they must be
+/// null. So must block_map.
+///
+/// Results: O has the bits of one device, if its plan had the same config and every chunk of the layout begins at a multiple of the
+/// config's tile_m. LSE is global. dK and dV have the same bits in every run if Gradients::determinism is bitwise. Gradients of sinks and of
+/// captures are the rank's own part: their sum over all ranks is the gradient.
+///
+/// A rank that fails throws. fa2 does not tell the others, who get a CommunicationError of their communicator (its timeout).
+class FA2_API ContextParallelPlan {
+ public:
+  /// Enqueues the forward. Work of other streams of the device goes on beside it; the work is done for later work on `stream`.
+  /// @throws InvalidRequest before anything is exchanged; CudaError; CommunicationError.
+  void run(const AttentionArgs& args, Stream stream = nullptr) const;
+
+  /// Enqueues the backward, of the rank's own O, LSE and gradient of O. Needs ContextParallelOptions::gradients. @throws as run().
+  void run_backward(const BackwardArgs& args, Stream stream = nullptr) const;
+
+  /// Returns the size of `workspace` of both arguments: a multiple of 256. It may hold anything, and one run at a time may use it.
+  /// Null: memory of the stream.
+  std::size_t workspace_bytes() const;
+
+  const AttentionProblem& problem() const;  ///< of all tokens
+  const ContextParallelExplanation& explain() const;
+
+  struct Impl;
+  explicit ContextParallelPlan(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
 
 }  // namespace fa2

@@ -7,7 +7,6 @@
 #include "attention/rows/merge_params.cuh"
 #include "attention/rows/row_chunks.cuh"
 #include "ptx/math.cuh"
-#include "ptx/registers.cuh"
 
 namespace fa2 {
 
@@ -52,44 +51,6 @@ struct PartWeights {
     return sum == 0.0f ? empty_row : ptx::fma_rn(ptx::lg2_approx(sum), LseUnit<Config>::of_log2, largest);
   }
 };
-
-template <class Config>
-FA2_DEVICE void load_eight(const float* from, float (&value)[8]) {
-  if constexpr (Config::rows_are_16_byte_aligned) {
-    float low[4], high[4];
-    ptx::ld_global_v4_f32(from, low);
-    ptx::ld_global_v4_f32(from + 4, high);
-    FA2_UNROLL
-    for (int i = 0; i < 4; ++i) value[i] = low[i], value[4 + i] = high[i];
-  } else {
-    FA2_UNROLL
-    for (int i = 0; i < 8; ++i) value[i] = ptx::ld_global_f32(from + i);
-  }
-}
-
-template <class Config>
-FA2_DEVICE void load_eight(const u16* from, float (&value)[8]) {
-  const ptx::Vector16 chunk = load_chunk<Config>(from);
-  FA2_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(chunk.word[i]);
-    value[2 * i] = pair.low, value[2 * i + 1] = pair.high;
-  }
-}
-
-FA2_DEVICE void store_eight(float* to, const float (&value)[8]) {
-  FA2_UNROLL
-  for (int i = 0; i < 8; ++i) ptx::st_global_f32(to + i, value[i]);
-}
-
-template <class Config>
-FA2_DEVICE void store_eight(u16* to, const float (&value)[8]) {
-  ptx::Vector16 chunk;
-  FA2_UNROLL
-  for (int i = 0; i < 4; ++i)
-    chunk.word[i] = ptx::cvt_rn_x2<typename Config::Element>(value[2 * i], value[2 * i + 1]);
-  store_chunk<Config>(to, chunk);
-}
 
 /// Computes the weighted mean of the partial outputs at `place`. A part of weight 0 is not read, because it
 /// may hold anything.

@@ -4,6 +4,7 @@
 #include <parallel/thread_group.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,17 +34,55 @@ TEST_CASE("texts of any length are gathered and broadcast") {
   });
 }
 
-TEST_CASE("a rank whose text differs is named on every rank") {
+/// Returns the violations of an InvalidRequest.
+std::vector<std::string> violations_in(const std::function<void()>& body) {
+  std::vector<std::string> found;
+  try {
+    body();
+  } catch (const InvalidRequest& error) {
+    for (const Violation& violation : error.violations()) found.push_back(to_string(violation));
+  }
+  return found;
+}
+
+TEST_CASE("a rank that says something else is named on every rank") {
   ThreadGroup(4, {30s, false, 5}).run([](Communicator& own) {
-    require_same(own, "problem", "f16 d128");
-    try {
-      require_same(own, "problem", own.rank() == 2 ? "f16 d64" : "f16 d128");
-      FAIL("expected an error");
-    } catch (const InvalidRequest& error) {
-      REQUIRE(error.violations().size() == 1);
-      CHECK(to_string(error.violations()[0]) ==
-            "problem of rank 2 = \"f16 d64\", must equal rank 0's, \"f16 d128\"");
-    }
+    require_same(own, {{"problem", "f16 d128"}, {"layout", "8 tokens"}});
+    const std::string problem = own.rank() == 2 ? "f16 d64" : "f16 d128",
+                      layout = own.rank() == 3 ? "9 tokens" : "8 tokens";
+    CHECK(violations_in([&] {
+            require_same(own, {{"problem", problem}, {"layout", layout}});
+          }) ==
+          std::vector<std::string>{R"(problem of rank 2 = "f16 d64", must equal rank 0's, "f16 d128")",
+                                   R"(layout of rank 3 = "9 tokens", must equal rank 0's, "8 tokens")"});
+  });
+}
+
+TEST_CASE("what is wrong with the request of one rank is thrown there, and named on the others") {
+  ThreadGroup(2, {30s, false, 5}).run([](Communicator& own) {
+    std::vector<Violation> found;
+    if (own.rank() == 1) found = {{"batch", "0", "must be at least 1"}};
+    CHECK(violations_in([&] {
+            require_same(own, {{"problem", "f16"}}, found);
+          }) == std::vector<std::string>{own.rank() == 1
+                                             ? "batch = 0, must be at least 1"
+                                             : "request of rank 1 = \"batch = 0, must be at least 1\", "
+                                               "must break no rule"});
+  });
+}
+
+TEST_CASE("a rank that makes no plan throws its own error, and the others one that names it") {
+  ThreadGroup(3, {30s, false, 5}).run([](Communicator& own) {
+    int made = 0;
+    make_together(own, [&] { ++made; });
+    CHECK(made == 1);
+    const auto fail = [&] {
+      make_together(own, [&] {
+        if (own.rank() == 1) throw Unavailable("no compiler");
+      });
+    };
+    if (own.rank() == 1) return static_cast<void>(CHECK_THROWS_AS(fail(), Unavailable));
+    CHECK_THROWS_WITH_AS(fail(), "rank 1 has made no plan: no compiler", CommunicationError);
   });
 }
 

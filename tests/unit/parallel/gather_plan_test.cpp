@@ -37,7 +37,7 @@ struct Rank {
   Rank(Communicator& communicator, const IntervalPlan& intervals, int heads_kv, int groups)
       : own(communicator),
         intervals_of(intervals),
-        plan(plan_gather(intervals, own.rank(), heads_kv, groups)),
+        plan(plan_gather(intervals, own.rank(), head_groups(1, heads_kv, groups))),
         heads(heads_kv) {
     for (int slot = 0; slot < 2; ++slot) {
       keys[slot].resize(plan.rows * heads);
@@ -51,7 +51,7 @@ struct Rank {
   const RowsOfSlices& needed() const { return intervals_of.needed[own.rank()]; }
 
   void copy_own(int group) {
-    const Slice& part = plan.groups[group];
+    const Slice& part = plan.groups[group].heads;
     for (const Slice& slice : held().slices())
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head)
@@ -60,7 +60,7 @@ struct Rank {
 
   /// Checks the keys of a group, and makes its gradients.
   void compute(int group, bool with_gradients) {
-    const Slice& part = plan.groups[group];
+    const Slice& part = plan.groups[group].heads;
     for (const Slice& slice : needed().slices())
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head) {
@@ -71,7 +71,7 @@ struct Rank {
   }
 
   void sum(int group) {
-    const Slice& part = plan.groups[group];
+    const Slice& part = plan.groups[group].heads;
     const auto each = [&](const RowCopy& copy, const auto& element) {
       for (std::int64_t row = 0; row < copy.rows; ++row)
         for (std::int64_t head = 0; head < part.size(); ++head) element(copy.from + row, copy.to + row, head);
@@ -91,9 +91,8 @@ struct Rank {
     std::vector<Transfer> all;
     const auto add = [&](const std::vector<RowTransfer>& rows, int group, std::vector<float>& sent,
                          std::vector<float>& received) {
-      const auto part =
-          transfers_of(rows, sent.data(), received.data(), plan.groups[group].size() * sizeof(float));
-      all.insert(all.end(), part.begin(), part.end());
+      add_transfers(all, rows, 1, {sent.data()}, {received.data()},
+                    plan.groups[group].heads.size() * sizeof(float));
     };
     if (const auto group = stage.gathers) {
       copy_own(*group);
@@ -160,8 +159,8 @@ TEST_CASE(
     "stages: keys of a group arrive while the one before is computed, and gradients of the one before that "
     "go home") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
-  const GatherPlan plan = plan_gather(intervals, 0, 2, 9);
-  CHECK(plan.groups == std::vector<Slice>{{0, 1}, {1, 2}});
+  const GatherPlan plan = plan_gather(intervals, 0, head_groups(1, 2, 9));
+  CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});
   CHECK(plan.forward == std::vector<GatherStage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
   CHECK(plan.backward ==
         std::vector<GatherStage>{
@@ -170,7 +169,8 @@ TEST_CASE(
 
 TEST_CASE("rows: own slices lie among the needed keys, and what is received for them behind one another") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
-  const GatherPlan zero = plan_gather(intervals, 0, 1, 1), one = plan_gather(intervals, 1, 1, 1);
+  const GatherPlan zero = plan_gather(intervals, 0, head_groups(1, 1, 1)),
+                   one = plan_gather(intervals, 1, head_groups(1, 1, 1));
   CHECK(zero.rows == 8);
   CHECK(zero.own == std::vector<RowCopy>{{0, 0, 2}, {2, 6, 2}});
   CHECK(zero.gather ==
@@ -181,7 +181,27 @@ TEST_CASE("rows: own slices lie among the needed keys, and what is received for 
   CHECK(one.returns ==
         std::vector<RowTransfer>{{Transfer::Kind::receive, 0, 0, 4}, {Transfer::Kind::send, 0, 0, 2}});
   CHECK(one.adds == std::vector<RowCopy>{{0, 0, 4}});
-  CHECK_THROWS_AS(plan_gather(intervals, 0, 0, 0), InvalidRequest);
+  CHECK(sum_table(zero, 4) == std::vector<std::int32_t>{0, 1, 6, 7, 0, 1, -1, -1});
+  CHECK(sum_table(one, 4) == std::vector<std::int32_t>{2, 3, 4, 5, 0, 1, 2, 3});
+}
+
+TEST_CASE("head groups: whole entries of a batch, else heads, at most as many as there are") {
+  CHECK(head_groups(1, 5, 2) == std::vector<HeadGroup>{{{0, 1}, {0, 2}}, {{0, 1}, {2, 5}}});
+  CHECK(head_groups(3, 5, 2) == std::vector<HeadGroup>{{{0, 1}, {0, 5}}, {{1, 3}, {0, 5}}});
+  CHECK(head_groups(3, 5, 9).size() == 3);
+}
+
+TEST_CASE("transfers: rows of every entry, in slots of their own") {
+  std::vector<float> sent(20), received(30);
+  std::vector<Transfer> all;
+  const std::vector<RowTransfer> rows{{Transfer::Kind::send, 1, 2, 3}, {Transfer::Kind::receive, 1, 4, 1}};
+  add_transfers(all, rows, 2, {sent.data(), 5}, {received.data(), 10}, 8);
+  REQUIRE(all.size() == 4);
+  CHECK(all[0].data == sent.data() + 4);
+  CHECK(all[1].data == sent.data() + 14);
+  CHECK(all[1].bytes == 24);
+  CHECK(all[2].data == received.data() + 8);
+  CHECK(all[3].data == received.data() + 28);
 }
 
 }  // namespace

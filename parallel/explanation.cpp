@@ -1,0 +1,23 @@
+// A plan of a shard in words.
+#include <fmt/format.h>
+#include <parallel/scheme_words.h>
+
+namespace fa2 {
+
+std::string_view to_string(ContextParallelScheme scheme) {
+  return word_of(scheme);
+}
+
+std::string to_string(const ContextParallelExplanation& e) {
+  std::string text = fmt::format(
+      "rank {} of {}: {} ({}), {} group{}\n{} tokens see {} keys, {} pairs per head; workspace {} bytes\n",
+      e.rank, e.ranks, to_string(e.scheme), e.reason, e.groups, e.groups == 1 ? "" : "s", e.tokens,
+      e.needed_keys, e.pairs, e.workspace_bytes);
+  for (int rank = 0; rank < e.ranks; ++rank)
+    if (rank != e.rank)
+      text += fmt::format("rank {}: sends {} bytes, receives {}\n", rank, e.sent_bytes[rank],
+                          e.received_bytes[rank]);
+  return text;
+}
+
+}  // namespace fa2

@@ -1,0 +1,281 @@
+// Plans per group, and the stages in which they run.
+#include <operation/operands/workspace.h>
+#include <parallel/gather_engine.h>
+#include <planning/append.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+constexpr std::int64_t kElementBytes = 2, kFloatBytes = 4;
+
+/// Returns the address of a head of an entry.
+template <class Data>
+Data* place_of(Data* data, const TensorStrides& strides, std::int64_t entry, std::int64_t head,
+               std::int64_t row = 0) {
+  using Byte = std::conditional_t<std::is_const_v<Data>, const std::byte, std::byte>;
+  if (data == nullptr) return data;
+  return static_cast<Byte*>(data) +
+         (entry * strides.batch + head * strides.head + row * strides.row) * kElementBytes;
+}
+
+template <class Value>
+Value* at_or_null(Value* data, std::int64_t index) {
+  return data == nullptr ? nullptr : data + index;
+}
+
+/// Returns the strides of K, or V, in a slot.
+TensorStrides slot_strides(std::int64_t rows, std::int64_t row_elements, std::int32_t dim) {
+  return {rows * row_elements, dim, row_elements};
+}
+
+std::vector<std::int32_t> table_of(const std::vector<std::int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+GatherEngine::GatherEngine(GatherWork work, Communicator& communicator, const PlanMaker& make)
+    : of_(std::move(work)), communicator_(communicator) {
+  add_tables();
+  for (const HeadGroup& part : of_.gather.groups) groups_.push_back(group_of(part, make));
+  tables_.upload();
+  layout_ = layout();
+}
+
+const AttentionPlan* GatherEngine::forward() const {
+  return groups_.front().forward ? &*groups_.front().forward : nullptr;
+}
+
+const BackwardPlan* GatherEngine::backward() const {
+  return groups_.front().backward ? &*groups_.front().backward : nullptr;
+}
+
+void GatherEngine::add_tables() {
+  const std::int64_t tokens = of_.shard.seqlen_q;
+  if (of_.work.is_packed()) {
+    std::vector<std::int64_t> queries{0}, keys{0}, pieces;
+    for (const LocalSequence& s : of_.work.sequences) {
+      queries.push_back(s.queries.end);
+      keys.push_back(s.keys.end);
+      pieces.insert(pieces.end(), {s.split, s.first, s.second});
+    }
+    cu_seqlens_q_ = tables_.add(table_of(queries));
+    cu_seqlens_k_ = tables_.add(table_of(keys));
+    if (of_.work.problem.query_pieces) pieces_ = tables_.add(table_of(pieces));
+  }
+  const std::vector<std::int32_t> sums = sum_table(of_.gather, tokens);
+  parts_ = tokens == 0 ? 1 : static_cast<std::int64_t>(sums.size()) / tokens;
+  sum_rows_ = tables_.add(sums);
+}
+
+GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMaker& make) {
+  Group group{.part = part, .problem = of_.work.problem_of(part)};
+  const AttentionProblem& p = group.problem;
+  group.sum_problem = {p.dtype,         p.head_dim,          p.head_dim_v,
+                       p.heads_kv,      part.entries.size(), of_.shard.seqlen_q,
+                       of_.gather.rows, of_.gather.arrivals, parts_};
+  if (of_.work.is_empty()) return group;
+  group.forward = make.forward(p);
+  if (make.backward) {
+    AttentionProblem summed = p;
+    group.backward = make.backward(summed);
+  }
+  if (of_.is_local) return group;
+  add_copies(group, make);
+  if (make.backward && of_.gradients.dk)
+    group.sum = plan_sum(group.sum_problem, make.kernel(sum_kernel(group.sum_problem, of_.alignment)));
+  return group;
+}
+
+void GatherEngine::add_copies(Group& group, const PlanMaker& make) {
+  const AttentionProblem& p = group.problem;
+  const std::int64_t entries = group.part.entries.size();
+  AppendProblem copy;
+  copy.dtype = p.dtype;
+  copy.head_dim = p.head_dim;
+  copy.head_dim_v = p.head_dim_v;
+  copy.heads_kv = p.heads_kv;
+  copy.cache_entries = entries;
+  copy.cache_rows = of_.gather.rows;
+  copy.batch = entries;
+  const auto kernel = make.kernel(append_kernel({p, {of_.alignment}}));
+  if (entries > 1 || of_.gather.own.size() == 1) {
+    for (const RowCopy& own : of_.gather.own) {
+      copy.seqlen_new = own.rows;
+      const std::vector<std::int64_t> to(static_cast<std::size_t>(entries), own.to);
+      group.copies.push_back({plan_append(copy, kernel), copy, own.from, tables_.add(table_of(to))});
+    }
+    return;
+  }
+  // Slices are sequences that share one entry.
+  std::vector<std::int64_t> borders{0}, to;
+  for (const RowCopy& own : of_.gather.own) borders.push_back(own.from + own.rows), to.push_back(own.to);
+  copy.batch = static_cast<std::int64_t>(to.size());
+  copy.total_new = borders.back();
+  group.copies.push_back({plan_append(copy, kernel), copy, 0, tables_.add(table_of(to)),
+                          tables_.add(table_of(borders)),
+                          tables_.add(std::vector<std::int32_t>(to.size(), 0))});
+}
+
+GatherEngine::Layout GatherEngine::layout() const {
+  Layout made;
+  if (of_.is_local) return made;
+  std::size_t elements = 0, arrivals = 0;
+  for (const Group& group : groups_) {
+    const std::int64_t of_row = group.part.entries.size() * group.row_elements();
+    elements = std::max(elements, static_cast<std::size_t>(of_.gather.rows * of_row));
+    arrivals = std::max(arrivals, static_cast<std::size_t>(of_.gather.arrivals * of_row));
+  }
+  const auto take = [&](std::array<std::size_t, 2>& slots, std::size_t bytes) {
+    for (std::size_t& slot : slots) slot = std::exchange(made.bytes, made.bytes + whole_part(bytes));
+  };
+  take(made.keys, elements * kElementBytes);
+  if (!of_.gradients.dk) return made;
+  take(made.gradients, elements * kFloatBytes);
+  take(made.arrivals, arrivals * kFloatBytes);
+  return made;
+}
+
+AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs& args,
+                                         std::byte* keys) const {
+  AttentionArgs a = args;
+  const AttentionProblem& p = group.problem;
+  const std::int64_t entry = group.part.entries.begin,
+                     head = group.part.heads.begin * (p.heads_q / p.heads_kv),
+                     row = entry * of_.shard.heads_q + head;
+  a.q = place_of(args.q, args.q_strides, entry, head);
+  a.out = place_of(args.out, args.out_strides, entry, head);
+  a.lse = at_or_null(args.lse, row * of_.shard.seqlen_q);
+  a.sinks = at_or_null(args.sinks, head);
+  a.alibi_slopes = at_or_null(args.alibi_slopes, args.alibi_slopes_per_batch ? row : head);
+  if (of_.work.is_packed()) a.alibi_slopes_per_batch = false;  // the shard has one entry
+  if (!of_.is_local) {
+    a.k = keys;
+    a.v = keys + p.heads_kv * p.head_dim * kElementBytes;
+    a.k_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim);
+    a.v_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim_v);
+  }
+  if (cu_seqlens_q_) a.cu_seqlens_q = tables_.at(*cu_seqlens_q_), a.cu_seqlens_k = tables_.at(*cu_seqlens_k_);
+  if (pieces_)
+    a.query_pieces.table = tables_.at(*pieces_);
+  else
+    a.query_pieces = of_.work.pieces();
+  a.workspace = nullptr;
+  return a;
+}
+
+BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardArgs& args, std::byte* keys,
+                                            std::byte* gradients) const {
+  BackwardArgs a = args;
+  const AttentionProblem& p = group.problem;
+  const std::int64_t entry = group.part.entries.begin,
+                     head = group.part.heads.begin * (p.heads_q / p.heads_kv);
+  a.forward = forward_args(group, args.forward, keys);
+  a.d_out = place_of(args.d_out, args.d_out_strides, entry, head);
+  a.d_lse = at_or_null(args.d_lse, (entry * of_.shard.heads_q + head) * of_.shard.seqlen_q);
+  a.dq = place_of(args.dq, args.dq_strides, entry, head);
+  a.d_sinks = at_or_null(args.d_sinks, head);
+  if (!of_.is_local && of_.gradients.dk) {
+    a.dk = gradients;
+    a.dv = gradients + p.heads_kv * p.head_dim * kFloatBytes;
+    a.dk_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim);
+    a.dv_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim_v);
+  }
+  a.workspace = nullptr;
+  return a;
+}
+
+void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
+  const Group& g = groups_[group];
+  const std::int64_t entry = g.part.entries.begin, head = g.part.heads.begin;
+  AppendArgs copy;
+  copy.k_new_strides = args.k_strides, copy.v_new_strides = args.v_strides;
+  copy.k_cache = workspace + layout_.keys[group % 2];
+  copy.v_cache =
+      workspace + layout_.keys[group % 2] + g.problem.heads_kv * g.problem.head_dim * kElementBytes;
+  copy.k_cache_strides = slot_strides(of_.gather.rows, g.row_elements(), g.problem.head_dim);
+  copy.v_cache_strides = slot_strides(of_.gather.rows, g.row_elements(), g.problem.head_dim_v);
+  for (const OwnCopy& own : g.copies) {
+    copy.k_new = place_of(args.k, args.k_strides, entry, head, own.from);
+    copy.v_new = place_of(args.v, args.v_strides, entry, head, own.from);
+    copy.seqlens = tables_.at(own.seqlens);
+    if (own.borders)
+      copy.cu_seqlens_new = tables_.at(*own.borders), copy.cache_batch_idx = tables_.at(*own.entries);
+    launch(own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
+  }
+}
+
+void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream) {
+  const Group& g = groups_[group];
+  if (!g.sum) return;
+  const std::int64_t entry = g.part.entries.begin, head = g.part.heads.begin;
+  const SumArgs sum{reinterpret_cast<const float*>(workspace + layout_.gradients[group % 2]),
+                    reinterpret_cast<const float*>(workspace + layout_.arrivals[group % 2]),
+                    tables_.at(*sum_rows_),
+                    place_of(args.dk, args.dk_strides, entry, head),
+                    place_of(args.dv, args.dv_strides, entry, head),
+                    args.dk_strides,
+                    args.dv_strides};
+  launch(*g.sum, sum, operands_of(g.sum_problem, sum), nullptr, stream);
+}
+
+void GatherEngine::exchange(const GatherStage& stage, std::byte* workspace) {
+  transfers_.clear();
+  const auto add = [&](int group, const std::vector<RowTransfer>& rows, const auto& sent,
+                       const auto& received, std::int64_t received_rows, std::int64_t element_bytes) {
+    const Group& g = groups_[group];
+    add_transfers(transfers_, rows, g.part.entries.size(), {workspace + sent[group % 2], of_.gather.rows},
+                  {workspace + received[group % 2], received_rows},
+                  static_cast<std::size_t>(g.row_elements() * element_bytes));
+  };
+  const Layout& at = layout_;
+  if (stage.gathers) add(*stage.gathers, of_.gather.gather, at.keys, at.keys, of_.gather.rows, kElementBytes);
+  if (stage.returns)
+    add(*stage.returns, of_.gather.returns, at.gradients, at.arrivals, of_.gather.arrivals, kFloatBytes);
+}
+
+template <class Compute>
+void GatherEngine::run_stages(const std::vector<GatherStage>& stages, const BackwardArgs& args,
+                              std::byte* workspace, Stream stream, const Compute& compute) {
+  // Also after an error: the workspace's next user must not meet exchanges that are in flight.
+  struct Join {
+    StreamPair& streams;
+    Stream stream;
+    ~Join() { streams.join(stream); }
+  } const join{streams_, stream};
+  for (const GatherStage& stage : stages) {
+    streams_.meet(stream);
+    if (stage.gathers) copy_own(*stage.gathers, args.forward, workspace);
+    exchange(stage, workspace);
+    const std::uint64_t number =
+        communicator_.exchange(transfers_.data(), transfers_.size(), streams_.exchanges());
+    if (stage.sums) sum(*stage.sums, args, workspace, stream);
+    if (stage.computes && !of_.work.is_empty()) compute(groups_[*stage.computes], *stage.computes % 2);
+    communicator_.wait(number);
+  }
+}
+
+void GatherEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
+  const auto compute = [&](const Group& group, int slot) {
+    group.forward->run(forward_args(group, args, workspace + layout_.keys[slot]), stream);
+  };
+  if (!of_.is_local) return run_stages(of_.gather.forward, backward_args(args), workspace, stream, compute);
+  if (!of_.work.is_empty()) compute(groups_.front(), 0);
+}
+
+void GatherEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
+  const auto compute = [&](const Group& group, int slot) {
+    group.backward->run(
+        backward_args_of(group, args, workspace + layout_.keys[slot], workspace + layout_.gradients[slot]),
+        stream);
+  };
+  const auto& stages = of_.gradients.dk ? of_.gather.backward : of_.gather.forward;
+  if (!of_.is_local) return run_stages(stages, args, workspace, stream, compute);
+  if (!of_.work.is_empty()) compute(groups_.front(), 0);
+}
+
+}  // namespace fa2

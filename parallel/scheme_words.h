@@ -1,0 +1,16 @@
+// Words of the enumerators of context parallelism.
+#pragma once
+
+#include <core/enum_words.h>
+#include <fa2/context_parallel.h>
+
+namespace fa2 {
+
+template <>
+inline constexpr EnumWord<ContextParallelScheme> kWords<ContextParallelScheme>[] = {
+    {ContextParallelScheme::automatic, "automatic"},
+    {ContextParallelScheme::gather_heads, "gather_heads"},
+    {ContextParallelScheme::local, "local"},
+};
+
+}  // namespace fa2

@@ -1,0 +1,40 @@
+// The operands and the kernel of a sum.
+#include <generator/kernel_kind.h>
+#include <planning/step_request.h>
+#include <planning/sum_parts.h>
+
+#include <array>
+#include <utility>
+
+namespace fa2 {
+
+std::vector<Operand> operands_of(const SumProblem& p, const SumArgs& args) {
+  const auto parts = [&](std::string_view name, const float* data, std::int64_t rows) {
+    return optional_operand(name, Access::read, data, ElementType::f32, {1, p.entries, rows, p.row_floats()});
+  };
+  const auto sums = [&](std::string_view name, void* data, std::int64_t dim, const TensorStrides& strides) {
+    return strided_operand(name, Access::write, data, element_of(p.dtype), {p.entries, p.heads, p.rows, dim},
+                           strides);
+  };
+  return {parts("own", args.own, p.own_rows), parts("arrivals", args.arrivals, p.arrival_rows),
+          optional_operand("table", Access::read, args.table, ElementType::i32, {1, 1, p.parts, p.rows}),
+          sums("dk", args.dk, p.head_dim, args.dk_strides),
+          sums("dv", args.dv, p.head_dim_v, args.dv_strides)};
+}
+
+RowKernel sum_kernel(const SumProblem& p, RowAlignment alignment) {
+  AttentionProblem rows;
+  rows.dtype = p.dtype;
+  rows.head_dim = p.head_dim;
+  rows.head_dim_v = p.head_dim_v;
+  return row_kernel(KernelId::sum_parts, rows, {alignment});
+}
+
+Plan plan_sum(const SumProblem& problem, std::shared_ptr<const Kernel> kernel) {
+  Plan plan;
+  plan.add(kernels::sum_parts.make_step(
+      {.problem = problem, .config = kernels::sum_parts.default_config, .kernel = std::move(kernel)}));
+  return plan;
+}
+
+}  // namespace fa2

@@ -1,0 +1,8 @@
+// Entry point: gradients of keys and values from several ranks, added.
+#include "attention/rows/sum.cuh"
+#include "config.cuh"
+
+FA2_KERNEL(fa2::Config::warps * 32, 1)
+fa2_sum_parts(FA2_KERNEL_PARAMETER(fa2::SumParams) params) {
+  fa2::sum_parts<fa2::Config>(params);
+}

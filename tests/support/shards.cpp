@@ -1,0 +1,96 @@
+#include "shards.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fa2::test {
+
+using reference::Tensor;
+
+ShardedCase with_documents(ShardedCase of, const std::vector<std::int64_t>& lengths) {
+  of.cu_seqlens = {0};
+  for (const std::int64_t length : lengths) of.cu_seqlens.push_back(of.cu_seqlens.back() + length);
+  AttentionProblem& p = of.problem;
+  p.varlen = true;
+  p.batch = static_cast<std::int64_t>(lengths.size());
+  p.seqlen_q = p.seqlen_k = std::ranges::max(lengths);
+  p.total_q = p.total_k = of.cu_seqlens.back();
+  return of;
+}
+
+GuardedBackward whole_call(const ShardedCase& of) {
+  GuardedBackward whole(of.problem);
+  whole.forward.functions = of.functions;
+  whole.wanted.d_sinks = of.problem.sinks;
+  whole.forward.tables.cu_seqlens_q.assign(of.cu_seqlens.begin(), of.cu_seqlens.end());
+  whole.forward.tables.cu_seqlens_k = whole.forward.tables.cu_seqlens_q;
+  return whole;
+}
+
+Tensor rows_of(const Tensor& whole, const std::vector<Slice>& slices) {
+  Tensor shard{whole.batch, whole.heads, 0, whole.dim, {}};
+  for (const Slice& slice : slices) shard.rows += slice.size();
+  for (std::int64_t head = 0; head < whole.batch * whole.heads; ++head) {
+    for (const Slice& slice : slices) {
+      const auto first = whole.values.begin() + head * whole.rows * whole.dim;
+      shard.values.insert(shard.values.end(), first + slice.begin * whole.dim, first + slice.end * whole.dim);
+    }
+  }
+  return shard;
+}
+
+ShardCall::Memory ShardCall::memory_of(Tensor tensor, MakeLayout layout) const {
+  const Layout made = layout({tensor.batch, tensor.heads, tensor.rows, tensor.dim});
+  Memory memory{made, buffer_for(made)};
+  send(tensor, made, whole_.forward.problem.dtype, memory.buffer);
+  return memory;
+}
+
+Tensor ShardCall::read(const Memory& memory) const {
+  return gather(downloaded<std::uint16_t>(memory.buffer), memory.layout, whole_.forward.problem.dtype);
+}
+
+ShardCall::ShardCall(const GuardedBackward& whole, const std::vector<Slice>& slices, MakeLayout layout)
+    : whole_(whole),
+      slices_(slices),
+      q_(memory_of(rows_of(whole.forward.q, slices), layout)),
+      k_(memory_of(rows_of(whole.forward.k, slices), layout)),
+      v_(memory_of(rows_of(whole.forward.v, slices), layout)),
+      out_(memory_of(rows_of(whole.d_out, slices), layout)),
+      d_out_(memory_of(rows_of(whole.d_out, slices), layout)),
+      dq_(memory_of(rows_of(whole.forward.q, slices), layout)),
+      dk_(memory_of(rows_of(whole.forward.k, slices), layout)),
+      dv_(memory_of(rows_of(whole.forward.v, slices), layout)),
+      lse_(static_cast<std::size_t>(out_.layout.shape.batch * out_.layout.shape.heads *
+                                    out_.layout.shape.rows) *
+           sizeof(float)),
+      d_sinks_(static_cast<std::size_t>(whole.forward.problem.heads_q) * sizeof(float)) {
+  for (Memory* const written : {&out_, &dq_, &dk_, &dv_}) written->buffer.fill(0xff);
+  lse_.fill(0xff);
+}
+
+AttentionArgs ShardCall::forward() const {
+  AttentionArgs args = whole_.forward.args;
+  args.q = q_.data(), args.q_strides = q_.layout.strides;
+  args.k = k_.data(), args.k_strides = k_.layout.strides;
+  args.v = v_.data(), args.v_strides = v_.layout.strides;
+  args.out = out_.data(), args.out_strides = out_.layout.strides;
+  args.lse = static_cast<float*>(lse_.data());
+  args.cu_seqlens_q = args.cu_seqlens_k = nullptr;
+  args.workspace = nullptr;
+  return args;
+}
+
+BackwardArgs ShardCall::backward(const Gradients& gradients) const {
+  BackwardArgs args = backward_args(forward());
+  args.d_out = d_out_.data(), args.d_out_strides = d_out_.layout.strides;
+  args.dq_strides = dq_.layout.strides, args.dk_strides = dk_.layout.strides,
+  args.dv_strides = dv_.layout.strides;
+  if (gradients.dq) args.dq = dq_.data();
+  if (gradients.dk) args.dk = dk_.data(), args.dv = dv_.data();
+  if (gradients.d_sinks) args.d_sinks = static_cast<float*>(d_sinks_.data());
+  args.determinism = gradients.determinism;
+  return args;
+}
+
+}  // namespace fa2::test

@@ -1,0 +1,66 @@
+// Calls whose tokens are sharded over ranks that are threads.
+#pragma once
+
+#include <fa2/backward.h>
+#include <fa2/context_parallel.h>
+#include <reference/gradients.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu_backward.h"
+
+namespace fa2::test {
+
+/// A call of all tokens, and how ranks share it.
+struct ShardedCase {
+  std::string name;
+  AttentionProblem problem;
+  std::vector<std::int64_t> cu_seqlens = {};  ///< of documents
+  reference::ScoreFunctions functions = {};
+
+  std::int64_t tokens() const { return problem.varlen ? problem.total_q : problem.seqlen_q; }
+};
+
+/// Returns the case with documents of these lengths, packed.
+ShardedCase with_documents(ShardedCase of, const std::vector<std::int64_t>& lengths);
+
+/// Returns the backward of all tokens on one device; the caller uploads it.
+GuardedBackward whole_call(const ShardedCase& of);
+
+/// Returns the rows of a tensor that slices have.
+reference::Tensor rows_of(const reference::Tensor& whole, const std::vector<Slice>& slices);
+
+/// The memory of one rank's tensors, with guards. Made on the rank's device.
+class ShardCall {
+ public:
+  ShardCall(const GuardedBackward& whole, const std::vector<Slice>& slices, MakeLayout layout);
+
+  AttentionArgs forward() const;
+  BackwardArgs backward(const Gradients& gradients) const;
+
+  reference::Tensor out() const { return read(out_); }
+  reference::Tensor dq() const { return read(dq_); }
+  reference::Tensor dk() const { return read(dk_); }
+  reference::Tensor dv() const { return read(dv_); }
+  std::vector<float> lse() const { return downloaded<float>(lse_); }
+  std::vector<float> d_sinks() const { return downloaded<float>(d_sinks_); }
+
+ private:
+  struct Memory {
+    Layout layout;
+    DeviceBuffer buffer;
+    void* data() const { return element(buffer, layout.first); }
+  };
+  Memory memory_of(reference::Tensor tensor, MakeLayout layout) const;
+  reference::Tensor read(const Memory& memory) const;
+
+  const GuardedBackward& whole_;
+  std::vector<Slice> slices_;
+  Memory q_, k_, v_, out_, d_out_, dq_, dk_, dv_;
+  DeviceBuffer lse_, d_sinks_;
+};
+
+}  // namespace fa2::test
