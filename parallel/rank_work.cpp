@@ -39,15 +39,18 @@ void check_slices(const IntervalPlan& plan, const StreamMask& mask, RequestCheck
   }
 }
 
-void check_dropout(const std::vector<LocalSequence>& sequences, int rank, RequestCheck& found) {
+void check_dropout(const IntervalPlan& plan, const StreamMask& mask, RequestCheck& found) {
   const auto is_multiple = [](std::int64_t n) { return n % kDropoutUnit == 0; };
-  for (const LocalSequence& s : sequences)
-    if (!is_multiple(s.first) || !is_multiple(s.second) ||
-        (s.split != s.queries.size() && !is_multiple(s.split)))
-      return found.add(fmt::format("layout.ranks[{}]", rank),
-                       fmt::format("split {}, first {}, second {}", s.split, s.first, s.second),
-                       "must begin at multiples of 16 tokens of the document, because there is dropout: make "
-                       "the layout with a granule of 16");
+  for (int rank = 0; rank < static_cast<int>(plan.held.size()); ++rank) {
+    for (const LocalSequence& s : local_sequences(plan, mask, rank)) {
+      const bool has_second = s.split != s.queries.size();
+      if (is_multiple(s.first) && (!has_second || (is_multiple(s.split) && is_multiple(s.second)))) continue;
+      found.add(fmt::format("layout.ranks[{}]", rank),
+                fmt::format("split {}, first {}, second {}", s.split, s.first, s.second),
+                "must be multiples of 16, because there is dropout: make the layout with a granule of 16");
+      break;
+    }
+  }
 }
 
 /// Returns a sequence for each document, also for those without queries on the rank.
@@ -119,6 +122,7 @@ AttentionProblem RankWork::problem_of(const HeadGroup& group) const {
 RankWork rank_work(const AttentionProblem& problem, const std::vector<std::int64_t>& cu_seqlens,
                    const IntervalPlan& plan, const StreamMask& mask, int rank, RequestCheck& found) {
   check_slices(plan, mask, found);
+  if (found.empty() && problem.dropout) check_dropout(plan, mask, found);
   if (!found.empty()) return {};
   const RowsOfSlices &held = plan.held.at(rank), &needed = plan.needed.at(rank);
   RankWork work{problem, local_sequences(plan, mask, rank)};
@@ -130,7 +134,6 @@ RankWork rank_work(const AttentionProblem& problem, const std::vector<std::int64
   // Without a second piece its numbers are unused, but must not be less than the first one's.
   for (LocalSequence& s : work.sequences)
     if (s.split == s.queries.size()) s.second = s.first;
-  if (p.dropout) check_dropout(work.sequences, rank, found);
   p.query_pieces = has_diagonal(p) && (numbers_keys(p) || p.attention_chunk ||
                                        !std::ranges::all_of(work.sequences, is_bottom_right));
   if (problem.varlen || work.sequences.size() > 1) {
