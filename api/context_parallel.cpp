@@ -1,6 +1,7 @@
 // Context::context_parallel_plan(): ranks agree on one request, then each makes its kernels.
 #include <api/boundary.h>
 #include <api/context.h>
+#include <api/parallel_memory.h>
 #include <api/problem_json.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
@@ -34,23 +35,6 @@ struct ContextParallelPlan::Impl {
 };
 
 namespace {
-
-/// The workspace of a run: the caller's, else memory of the stream.
-class RunMemory {
- public:
-  RunMemory(const ContextParallelPlan::Impl& impl, void* given, Stream stream) : data_(given) {
-    const std::size_t bytes = impl.engine->workspace_bytes();
-    if (given != nullptr || bytes == 0) return;
-    borrowed_ = impl.scratch->take(bytes, stream);
-    data_ = borrowed_->data();
-  }
-
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_;
-  std::optional<StreamMemory> borrowed_;
-};
 
 constexpr Gradients kNoGradients{.dq = false, .dk = false, .dv = false};
 
@@ -254,7 +238,7 @@ void ContextParallelPlan::run(const AttentionArgs& args, Stream stream) const tr
   Violations found = violations_of(impl.shard, args, operands);
   check_call(found, impl.problem, args);
   require_usable(std::move(found), operands, impl.device);
-  const RunMemory memory(impl, args.workspace, stream);
+  const RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
   impl.engine->run(args, memory.data(), stream);
 } catch (...) {
   rethrow_as_error();
@@ -269,7 +253,7 @@ void ContextParallelPlan::run_backward(const BackwardArgs& args, Stream stream) 
   Violations found = violations_of(impl.shard, impl.engine->of().gradients, args, operands);
   check_call(found, impl.problem, args.forward);
   require_usable(std::move(found), operands, impl.device);
-  const RunMemory memory(impl, args.workspace, stream);
+  const RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
   impl.engine->run_backward(args, memory.data(), stream);
 } catch (...) {
   rethrow_as_error();

@@ -1,5 +1,6 @@
 // Plans per group, and the stages in which they run.
 #include <operation/operands/workspace.h>
+#include <parallel/element_sizes.h>
 #include <parallel/gather_engine.h>
 #include <planning/append.h>
 
@@ -9,8 +10,6 @@
 
 namespace fa2 {
 namespace {
-
-constexpr std::int64_t kElementBytes = 2, kFloatBytes = 4;
 
 /// Returns the address of a head of an entry.
 template <class Data>

@@ -28,6 +28,7 @@ struct Plan;
 class BackwardPlan;
 class BlockMap;
 class Communicator;
+class ContextParallelDecodePlan;
 class ContextParallelPlan;
 struct ContextParallelOptions;
 struct ShardLayout;
@@ -168,6 +169,12 @@ class FA2_API Context {
                                             Communicator& communicator, const ContextParallelOptions& options,
                                             const std::vector<std::int64_t>& cu_seqlens = {},
                                             int device = -1);
+
+  /// Prepares attention of queries over keys that ranks hold (fa2/context_parallel.h). `problem` may differ between ranks in lengths and page_count
+  /// alone. heads_q must be a multiple of the ranks. @throws as context_parallel_plan().
+  ContextParallelDecodePlan context_parallel_decode_plan(const AttentionProblem& problem,
+                                                         Communicator& communicator,
+                                                         const PlanOptions& options = {}, int device = -1);
 
   /// Writes which probabilities dropout keeps (1) or drops (0), for tests, on the current device. `mask` must be contiguous
   /// (batch, heads_q, seqlen_q, seqlen_k); no other field of the problem matters. With varlen, entry (b, h, i, j) belongs to

@@ -148,4 +148,30 @@ class FA2_API ContextParallelPlan {
   std::shared_ptr<Impl> impl_;
 };
 
+/// Attention of few queries over keys that are sharded: each rank has some keys of every sequence, as in a cache that is larger than one
+/// GPU's memory. Ranks exchange the queries and the float32 parts of their outputs, but no keys (Helix, arXiv 2507.07120).
+///
+/// The problem is that of the rank's own keys, with all query heads. Rank r has heads [r H / P, (r + 1) H / P) of Q, O and LSE, for all
+/// queries. Each rank masks its own keys by their places in its own K: under a mask or window, pass query_pieces that say where queries
+/// stand there. Sinks join once, on rank 0, which alone reads them.
+///
+/// What ContextParallelPlan says of collective calls and lifetimes applies here too. The result has the same bits in every run.
+class FA2_API ContextParallelDecodePlan {
+ public:
+  /// Enqueues the call. `args`: Q, O and LSE of the rank's heads, everything else of its own keys. @throws InvalidRequest before
+  /// anything is exchanged; CudaError; CommunicationError.
+  void run(const AttentionArgs& args, Stream stream = nullptr) const;
+
+  /// As ContextParallelPlan::workspace_bytes().
+  std::size_t workspace_bytes() const;
+
+  const Explanation& explain() const;  ///< of the rank's attention
+
+  struct Impl;
+  explicit ContextParallelDecodePlan(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
 }  // namespace fa2

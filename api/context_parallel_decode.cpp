@@ -1,0 +1,109 @@
+// Context::context_parallel_decode_plan().
+#include <api/boundary.h>
+#include <api/context.h>
+#include <api/parallel_memory.h>
+#include <api/problem_json.h>
+#include <fa2/context_parallel.h>
+#include <fmt/format.h>
+#include <operation/rules/validate.h>
+#include <operation/rules/violations.h>
+#include <parallel/agreement.h>
+#include <parallel/decode_engine.h>
+
+#include <iterator>
+#include <utility>
+
+namespace fa2 {
+
+struct ContextParallelDecodePlan::Impl {
+  PlannedProblem problem;  ///< of the rank's attention
+  int device = 0;
+  std::shared_ptr<const ScratchPool> scratch;
+  std::optional<DecodeEngine> engine;
+
+  ~Impl() {
+    const ScopedContext current(device);
+    engine.reset();
+  }
+};
+
+namespace {
+
+constexpr std::int32_t kMostCopiedColumns = 512;
+
+Violations broken_rules(const AttentionProblem& given, const PlanOptions& options, int ranks) {
+  Violations found = violations_of(PlannedProblem(given, options));
+  if (!found.empty()) return found;
+  const AttentionProblem p = given.normalized();
+  if (p.heads_q % ranks != 0)
+    found.push_back({"heads_q", fmt::format("{}", p.heads_q),
+                     fmt::format("must be a multiple of the {} ranks of the communicator", ranks)});
+  if (p.max_logits) found.push_back({"max_logits", "true", "must be false: ranks do not exchange logits"});
+  if (p.dropout)
+    found.push_back({"dropout", "true", "must be false: keys have no numbers in their sequence"});
+  if (p.head_dim > kMostCopiedColumns)
+    found.push_back({"head_dim", fmt::format("{}", p.head_dim), "must be at most 512"});
+  return found;
+}
+
+/// Returns the problem without what may differ between ranks.
+AttentionProblem common_part(AttentionProblem p) {
+  p.seqlen_k = p.total_k = 0;
+  p.page_count = p.page_size > 0;
+  return p;
+}
+
+}  // namespace
+
+ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionProblem& problem,
+                                                                Communicator& communicator,
+                                                                const PlanOptions& options, int ordinal) try {
+  const Device& gpu = device(ordinal == -1 ? current_device() : ordinal);
+  const ScopedContext current(gpu.ordinal);
+  Violations found = broken_rules(problem, options, communicator.size());
+  const AttentionProblem whole = problem.normalized();
+  require_same(communicator, {{"problem", fields_of(PlannedProblem(common_part(whole), options)).dump()}},
+               std::move(found));
+  auto impl = std::make_shared<ContextParallelDecodePlan::Impl>();
+  make_together(communicator, [&] {
+    const AttentionProblem own = decode_problem(whole, communicator.rank());
+    impl->problem = PlannedProblem(own, options);
+    impl->device = gpu.ordinal;
+    const auto load = [&](const RowKernel& kernel) {
+      return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel;
+    };
+    impl->engine.emplace(whole, communicator, plan(own, gpu.ordinal, options), load, options.row_alignment);
+    impl->scratch =
+        impl_->scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+  });
+  return ContextParallelDecodePlan(std::move(impl));
+} catch (...) {
+  rethrow_as_error();
+}
+
+void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) const try {
+  Impl& impl = *impl_;
+  DecodeEngine& engine = *impl.engine;
+  const ScopedContext current(impl.device);
+  std::vector<Operand> used = engine.own_operands(args);
+  Violations found = violations_of_operands(used);
+  const RunMemory memory(*impl.scratch, engine.workspace_bytes(), args.workspace, stream);
+  const AttentionArgs local = engine.local_args(args, memory.data());
+  const Operands operands = operands_of(impl.problem, local);
+  std::ranges::move(violations_of(impl.problem, local, operands), std::back_inserter(found));
+  used.insert(used.end(), operands.begin(), operands.end());
+  require_usable(std::move(found), used, impl.device);
+  engine.run(args, memory.data(), stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+std::size_t ContextParallelDecodePlan::workspace_bytes() const {
+  return impl_->engine->workspace_bytes();
+}
+
+const Explanation& ContextParallelDecodePlan::explain() const {
+  return impl_->engine->plan().explain();
+}
+
+}  // namespace fa2

@@ -1,0 +1,27 @@
+// The memory of a run over several ranks.
+#pragma once
+
+#include <runtime/stream_memory.h>
+
+#include <cstddef>
+#include <optional>
+
+namespace fa2 {
+
+/// The workspace of a run: the caller's, else memory of the stream.
+class RunMemory {
+ public:
+  RunMemory(const ScratchPool& pool, std::size_t bytes, void* given, Stream stream) : data_(given) {
+    if (given != nullptr || bytes == 0) return;
+    borrowed_ = pool.take(bytes, stream);
+    data_ = borrowed_->data();
+  }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_;
+  std::optional<StreamMemory> borrowed_;
+};
+
+}  // namespace fa2

@@ -1,0 +1,167 @@
+// A copy, an exchange, attention, an exchange, a merge.
+#include <operation/operands/workspace.h>
+#include <parallel/decode_engine.h>
+#include <parallel/element_sizes.h>
+#include <planning/merge.h>
+#include <runtime/device.h>
+
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+std::shared_ptr<const Kernel> merge_kernel_for(
+    const MergeProblem& p, const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
+    RowAlignment alignment) {
+  AttentionProblem rows;
+  rows.dtype = p.dtype;
+  rows.head_dim = p.head_dim;
+  rows.lse_base = p.lse_base;
+  return kernel(merge_kernel({rows, {alignment}}));
+}
+
+}  // namespace
+
+AttentionProblem decode_problem(const AttentionProblem& problem, int rank) {
+  AttentionProblem p = problem;
+  if (rank != 0) p.sinks = false;
+  return p;
+}
+
+DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
+                           const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
+                           RowAlignment alignment)
+    : problem_(problem),
+      communicator_(communicator),
+      plan_(std::move(plan)),
+      entries_(problem.total_q > 0 ? 1 : problem.batch),
+      rows_(problem.total_q > 0 ? problem.total_q : problem.seqlen_q),
+      heads_(problem.heads_q / communicator.size()),
+      zero_(kFloatBytes) {
+  copy_problem_ = {.dtype = problem.dtype,
+                   .lse_base = problem.lse_base,
+                   .head_dim = problem.head_dim,
+                   .batch = entries_,
+                   .heads = heads_,
+                   .seqlen = rows_};
+  merge_problem_ = copy_problem_;
+  merge_problem_.head_dim = problem.head_dim_v;
+  merge_problem_.parts = communicator.size();
+  merge_problem_.float32_parts = kPartsAreFloat32;
+  layout_ = layout();
+  zero_.fill(0);
+  if (is_empty(copy_problem_)) return;
+  copy_ = plan_merge(copy_problem_, merge_kernel_for(copy_problem_, kernel, alignment));
+  merge_ = plan_merge(merge_problem_, merge_kernel_for(merge_problem_, kernel, alignment));
+}
+
+std::int64_t DecodeEngine::rank_elements(std::int64_t dim) const {
+  return heads_ * entries_ * rows_ * dim;
+}
+
+TensorStrides DecodeEngine::strides(std::int64_t dim) const {
+  return {rows_ * dim, entries_ * rows_ * dim, dim};
+}
+
+DecodeEngine::Layout DecodeEngine::layout() const {
+  Layout made;
+  const auto take = [&](std::int64_t elements, std::int64_t element_bytes) {
+    const std::int64_t bytes = elements * element_bytes * communicator_.size();
+    return std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(bytes)));
+  };
+  made.q = take(rank_elements(problem_.head_dim), kElementBytes);
+  made.out = take(rank_elements(problem_.head_dim_v), kPartBytes);
+  made.lse = take(rank_elements(1), kFloatBytes);
+  made.parts = take(rank_elements(problem_.head_dim_v), kPartBytes);
+  made.lse_parts = take(rank_elements(1) * communicator_.size(), kFloatBytes);
+  return made;
+}
+
+std::vector<Operand> DecodeEngine::own_operands(const AttentionArgs& args) const {
+  const ElementType element = element_of(problem_.dtype);
+  return {strided_operand("q", Access::read, args.q, element, {entries_, heads_, rows_, problem_.head_dim},
+                          args.q_strides),
+          strided_operand("out", Access::write, args.out, element,
+                          {entries_, heads_, rows_, problem_.head_dim_v}, args.out_strides),
+          optional_operand("lse", Access::write, args.lse, ElementType::f32, {1, entries_, heads_, rows_})};
+}
+
+AttentionArgs DecodeEngine::local_args(const AttentionArgs& args, std::byte* workspace) const {
+  AttentionArgs a = args;
+  a.q = workspace + layout_.q;
+  a.q_strides = strides(problem_.head_dim);
+  a.out = workspace + layout_.out;
+  a.out_strides = strides(problem_.head_dim_v);
+  a.lse = reinterpret_cast<float*>(workspace + layout_.lse);
+  a.empty_row_lse = EmptyRowLse::negative_infinity;
+  if (communicator_.rank() != 0) a.sinks = nullptr;
+  a.workspace = nullptr;
+  return a;
+}
+
+void DecodeEngine::exchange(Stream stream) {
+  communicator_.wait(communicator_.exchange(transfers_.data(), transfers_.size(), stream));
+}
+
+void DecodeEngine::gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream) {
+  const std::int64_t bytes = rank_elements(problem_.head_dim) * kElementBytes;
+  const auto slice = [&](int rank) { return workspace + layout_.q + rank * bytes; };
+  MergeArgs copy;
+  copy.parts = args.q, copy.parts_strides = args.q_strides;
+  copy.lse_parts = static_cast<const float*>(zero_.data());  // one part of weight 1 stays as it is
+  copy.out = slice(communicator_.rank()), copy.out_strides = strides(problem_.head_dim);
+  launch(*copy_, copy, operands_of(copy_problem_, copy), nullptr, stream);
+  transfers_.clear();
+  for (int distance = 1; distance < communicator_.size(); ++distance) {
+    const int to = (communicator_.rank() + distance) % communicator_.size(),
+              from = (communicator_.rank() - distance + communicator_.size()) % communicator_.size();
+    transfers_.push_back({Transfer::Kind::send, to, copy.out, static_cast<std::size_t>(bytes)});
+    transfers_.push_back({Transfer::Kind::receive, from, slice(from), static_cast<std::size_t>(bytes)});
+  }
+  exchange(stream);
+}
+
+void DecodeEngine::exchange_parts(std::byte* workspace, Stream stream) {
+  const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kPartBytes),
+             lse_bytes = static_cast<std::size_t>(rank_elements(1) * kFloatBytes) * communicator_.size();
+  transfers_.clear();
+  const auto add = [&](Transfer::Kind kind, int peer, std::byte* data, std::size_t bytes) {
+    transfers_.push_back({kind, peer, data, bytes});
+  };
+  // The own part too, so that all parts lie in rank order.
+  for (int distance = 0; distance < communicator_.size(); ++distance) {
+    const int to = (communicator_.rank() + distance) % communicator_.size(),
+              from = (communicator_.rank() - distance + communicator_.size()) % communicator_.size();
+    add(Transfer::Kind::send, to, workspace + layout_.out + to * out_bytes, out_bytes);
+    add(Transfer::Kind::receive, from, workspace + layout_.parts + from * out_bytes, out_bytes);
+    add(Transfer::Kind::send, to, workspace + layout_.lse, lse_bytes);
+    add(Transfer::Kind::receive, from, workspace + layout_.lse_parts + from * lse_bytes, lse_bytes);
+  }
+  exchange(stream);
+}
+
+void DecodeEngine::merge(const AttentionArgs& args, std::byte* workspace, Stream stream) {
+  const std::int64_t all_heads = heads_ * communicator_.size();
+  MergeArgs merge;
+  merge.parts = workspace + layout_.parts;
+  merge.part_stride = rank_elements(problem_.head_dim_v);
+  merge.parts_strides = strides(problem_.head_dim_v);
+  merge.lse_parts =
+      reinterpret_cast<const float*>(workspace + layout_.lse_parts) + communicator_.rank() * heads_ * rows_;
+  merge.lse_part_stride = entries_ * all_heads * rows_;
+  merge.lse_parts_strides = {all_heads * rows_, rows_, 1};
+  merge.out = args.out, merge.out_strides = args.out_strides;
+  merge.lse = args.lse;
+  merge.empty_row_lse = args.empty_row_lse;
+  launch(*merge_, merge, operands_of(merge_problem_, merge), nullptr, stream);
+}
+
+void DecodeEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
+  if (!copy_) return;
+  gather_queries(args, workspace, stream);
+  plan_.run(local_args(args, workspace), stream);
+  exchange_parts(workspace, stream);
+  merge(args, workspace, stream);
+}
+
+}  // namespace fa2

@@ -1,0 +1,73 @@
+// Attention of few queries over keys that are sharded: queries go to all keys, and the parts of their outputs come back.
+#pragma once
+
+#include <fa2/communicator.h>
+#include <fa2/context.h>
+#include <fa2/merge.h>
+#include <operation/operands/operands.h>
+#include <planning/plan.h>
+#include <planning/row_kernels.h>
+#include <runtime/device_buffer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace fa2 {
+
+/// Returns the attention of a rank: all query heads over its own keys. Sinks join on rank 0 alone.
+AttentionProblem decode_problem(const AttentionProblem& problem, int rank);
+
+/// One rank's part. Buffers have the heads of rank 0 first, (heads, entries, rows, columns), so that those of a rank are one message. One run at
+/// a time.
+class DecodeEngine {
+ public:
+  /// `problem`: the caller's, valid and normalized; ranks divide its heads_q. `kernel` loads the kernel of copies and merges.
+  /// `communicator` must outlive the engine.
+  DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
+               const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
+               RowAlignment alignment);
+
+  std::size_t workspace_bytes() const { return layout_.bytes; }
+  const AttentionPlan& plan() const { return plan_; }
+
+  /// Returns the rank's Q, O and LSE. `args`: as ContextParallelDecodePlan::run() takes them.
+  std::vector<Operand> own_operands(const AttentionArgs& args) const;
+  /// Returns the arguments of plan().
+  AttentionArgs local_args(const AttentionArgs& args, std::byte* workspace) const;
+
+  void run(const AttentionArgs& args, std::byte* workspace, Stream stream);
+
+ private:
+  /// Where buffers begin in the workspace; bytes.
+  struct Layout {
+    std::size_t q = 0, out = 0, lse = 0, parts = 0, lse_parts = 0, bytes = 0;
+  };
+
+  static constexpr bool kPartsAreFloat32 = false;
+  static constexpr std::int64_t kPartBytes = kPartsAreFloat32 ? 4 : 2;  ///< of an element
+
+  Layout layout() const;
+  /// Returns the elements of one rank's heads in a buffer of `dim` columns.
+  std::int64_t rank_elements(std::int64_t dim) const;
+  TensorStrides strides(std::int64_t dim) const;
+  void exchange(Stream stream);
+  void gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream);
+  void exchange_parts(std::byte* workspace, Stream stream);
+  void merge(const AttentionArgs& args, std::byte* workspace, Stream stream);
+
+  AttentionProblem problem_;
+  Communicator& communicator_;
+  AttentionPlan plan_;
+  std::int64_t entries_, rows_, heads_;  ///< heads: of one rank
+  MergeProblem copy_problem_, merge_problem_;
+  std::optional<Plan> copy_, merge_;
+  Layout layout_;
+  DeviceBuffer zero_;  ///< the LSE of the one part that a copy merges
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace fa2

@@ -1,0 +1,11 @@
+// Bytes of elements that ranks exchange.
+#pragma once
+
+#include <cstdint>
+
+namespace fa2 {
+
+inline constexpr std::int64_t kElementBytes = 2;  ///< of Q, K, V and O
+inline constexpr std::int64_t kFloatBytes = 4;
+
+}  // namespace fa2
