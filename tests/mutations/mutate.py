@@ -67,6 +67,7 @@ FOLDERS = {  # of the files next to this one
     "backward_sm90": "templates/attention/backward/sm90",
     "rows": "templates/attention/rows",
     "host": "planning",
+    "parallel": "parallel",
 }
 MUTATIONS = [Mutation(f"{folder}/{file}", bug, scope, old, new, "".join(first))
              for module, folder in FOLDERS.items()

@@ -112,4 +112,10 @@ BUGS = {
          "at.row); if (params.float32_output", "merge"),
         ("merge", "threads of rows beyond the last", "if (number >= params.rows) return;", "", "merge"),
     ],
+    "sum.cuh": [
+        ("sum_row", "the last rank's gradients are left out", "part < params.parts; ++part", "part < params.parts - 1; ++part",
+         "context parallel: gradients"),
+        ("sum_row", "rows of the first entry for all", "entry * params.arrival_rows + row", "row", "context parallel: gradients"),
+        ("sum_parts", "dV into the head of dK", "at.chunk - of_keys, kValueChunks", "at.chunk, kValueChunks", "context parallel: gradients"),
+    ],
 }

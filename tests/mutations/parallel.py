@@ -1,0 +1,37 @@
+"""Bugs of attention over sharded tokens: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
+BUGS = {
+    "gather_plan.cpp": [
+        ("stages_of", "keys of a group are used before they arrive", "{group(0), {}, {}, group(1)}", "{group(0), {}, {}, group(0)}",
+         "context parallel: outputs"),
+        ("stages_of", "gradients go home while they are computed", "returns = group(2)", "returns = group(1)", "context parallel: gradients"),
+        ("stages_of", "gradients are added before they have come home", "sums = group(3)", "sums = group(2)", "context parallel: gradients"),
+    ],
+    "gather_engine.cpp": [
+        ("run_stages", "own keys of the group before the last one", "if (stage.gathers) copy_own(*stage.gathers, args.forward, workspace);",
+         "if (stage.gathers && *stage.gathers < 1) copy_own(*stage.gathers, args.forward, workspace);", "context parallel: batches"),
+        ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
+         "context parallel: batches"),
+        ("forward_args", "sinks of the first heads for all", "at_or_null(args.sinks, head)", "args.sinks", "context parallel: outputs"),
+        ("backward_args_of", "gradients of V where those of K lie", "gradients + p.heads_kv * p.head_dim * kFloatBytes", "gradients",
+         "context parallel: gradients"),
+        ("add_copies", "slices at the beginning of a slot", "to.push_back(own.to)", "to.push_back(own.to * 0)", "context parallel: outputs"),
+    ],
+    "local_sequences.cpp": [
+        ("local_sequences", "the second piece counts from its own first query", "own_key - last.keys.begin - (row - last.queries.begin)",
+         "own_key - last.keys.begin", "context parallel: outputs"),
+    ],
+    "rank_work.cpp": [
+        ("exchanged_problem", "dropout numbers the keys of a window from its first one", "if (numbers_keys(p)) p.window_left.reset();", "",
+         "context parallel: outputs"),
+        ("rank_work", "dropout numbers documents by those on the rank",
+         "work.sequences = one_per_document(work.sequences, cu_seqlens, held);", "", "context parallel: documents"),
+        ("rank_work", "no pieces where the last query is not the last one", "!std::ranges::all_of(work.sequences, is_bottom_right)", "false",
+         "context parallel: outputs"),
+    ],
+    "decode_engine.cpp": [
+        ("merge", "LSE of the first rank's heads", "communicator_.rank() * heads_ * rows_", "0", "context parallel decoding: parts"),
+        ("decode_problem", "sinks on every rank", "if (rank != 0) p.sinks = false;", "", "context parallel decoding: parts"),
+        ("local_args", "a rank without keys has weight", "a.empty_row_lse = EmptyRowLse::negative_infinity;",
+         "a.empty_row_lse = EmptyRowLse::positive_infinity, a.lse = nullptr;", "context parallel decoding: parts"),
+    ],
+}
