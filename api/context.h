@@ -2,6 +2,7 @@
 #pragma once
 
 #include <api/memo.h>
+#include <api/parallel_plans.h>
 #include <api/requests.h>
 #include <api/settings.h>
 #include <autotune/config_choice.h>
@@ -165,6 +166,7 @@ struct Context::Impl {
   Memo<CountersKey, std::shared_ptr<LaunchCounters>, CountersKeyHash> counters{
       std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};
+  ParallelPlans parallel_plans;
   /// Last, because their threads use all other members until they are destroyed.
   TaskQueue lessons{kPatience};
   TaskQueue ahead{std::chrono::milliseconds(0)};

@@ -185,7 +185,16 @@ ContextParallelExplanation explanation_of(const ParallelRequest& request, const 
   return e;
 }
 
-/// Returns the rank's own arguments' violations beyond those of attention().
+ContextParallelPlan plan_made_for(const Context::Impl& context, const AttentionProblem& problem,
+                                  const Communicator& communicator) {
+  if (auto plan = context.parallel_plans.find(problem.normalized(), communicator)) return *plan;
+  throw Unavailable(
+      fmt::format("there is no plan for \"{}\" on this communicator: make one on every rank, by "
+                  "Context::context_parallel_plan(), and keep it",
+                  to_string(problem)));
+}
+
+/// Adds what is wrong beyond the rules of those of attention().
 void check_call(Violations& found, const AttentionProblem& problem, const AttentionArgs& args) {
   if (args.block_map != nullptr)
     found.push_back({"block_map", "given", "must be null: plans of shards make their own maps"});
@@ -226,9 +235,35 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
         impl_->scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
     impl->explanation = explanation_of(request, made, *impl->engine);
   });
-  return ContextParallelPlan(std::move(impl));
+  const ContextParallelPlan made_plan(std::move(impl));
+  impl_->parallel_plans.add(request.problem, communicator, made_plan);
+  return made_plan;
 } catch (...) {
   rethrow_as_error();
+}
+
+void Context::context_parallel_attention(const AttentionProblem& problem, const AttentionArgs& args,
+                                         Communicator& communicator, Stream stream) try {
+  plan_made_for(*impl_, problem, communicator).run(args, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void Context::context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
+                                                  Communicator& communicator, Stream stream) try {
+  plan_made_for(*impl_, problem, communicator).run_backward(args, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void context_parallel_attention(const AttentionProblem& problem, const AttentionArgs& args,
+                                Communicator& communicator, Stream stream) {
+  Context::default_context().context_parallel_attention(problem, args, communicator, stream);
+}
+
+void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
+                                         Communicator& communicator, Stream stream) {
+  Context::default_context().context_parallel_attention_backward(problem, args, communicator, stream);
 }
 
 void ContextParallelPlan::run(const AttentionArgs& args, Stream stream) const try {

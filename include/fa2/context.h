@@ -170,6 +170,13 @@ class FA2_API Context {
                                             const std::vector<std::int64_t>& cu_seqlens = {},
                                             int device = -1);
 
+  /// Run the plan that this context made last for the problem and the communicator, and of which the caller still keeps a copy.
+  /// They make none, because ranks would wait for each other's compilers. @throws Unavailable without such a plan; others as ContextParallelPlan::run().
+  void context_parallel_attention(const AttentionProblem& problem, const AttentionArgs& args,
+                                  Communicator& communicator, Stream stream = nullptr);
+  void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
+                                           Communicator& communicator, Stream stream = nullptr);
+
   /// Prepares attention of queries over keys that ranks hold (fa2/context_parallel.h). `problem` may differ between ranks in lengths and page_count
   /// alone. heads_q must be a multiple of the ranks. @throws as context_parallel_plan().
   ContextParallelDecodePlan context_parallel_decode_plan(const AttentionProblem& problem,

@@ -7,6 +7,7 @@
 
 #include <fa2/backward.h>
 #include <fa2/communicator.h>
+#include <fa2/context.h>
 #include <fa2/errors.h>
 #include <fa2/plan_options.h>
 #include <fa2/problem.h>
@@ -143,10 +144,17 @@ class FA2_API ContextParallelPlan {
 
   struct Impl;
   explicit ContextParallelPlan(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
   std::shared_ptr<Impl> impl_;
 };
+
+/// Call Context::default_context().context_parallel_attention(), and _backward().
+FA2_API void context_parallel_attention(const AttentionProblem& problem, const AttentionArgs& args,
+                                        Communicator& communicator, Stream stream = nullptr);
+FA2_API void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
+                                                 Communicator& communicator, Stream stream = nullptr);
 
 /// Attention of few queries over keys that are sharded: each rank has some keys of every sequence, as in a cache that is larger than one
 /// GPU's memory. Ranks exchange the queries and the float32 parts of their outputs, but no keys (Helix, arXiv 2507.07120).

@@ -409,3 +409,30 @@ TEST_CASE("context parallel: windows move what they see, and no more") {
   CHECK(outcome.explanations[2].received_bytes == std::vector<std::int64_t>{0, halo, 0});
   expect_all_pairs(outcome, 96 * 8 - 28);
 }
+
+TEST_CASE("context parallel: a call finds the plan that its communicator has, and makes none") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = cases(32, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(32, 2);
+  ThreadGroup(2, threads(true, 2)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    const auto attend = [&] { context.context_parallel_attention(of.problem, call.forward(), own); };
+    CHECK_THROWS_WITH_AS(attend(), doctest::Contains("there is no plan for"), Unavailable);
+    std::optional<ContextParallelPlan> plan = context.context_parallel_plan(
+        of.problem, layout, own, {.gradients = Gradients{.determinism = Determinism::bitwise}});
+    plan->run(call.forward());
+    const Tensor out = call.out();
+    attend();
+    CHECK(call.out().values == out.values);
+    plan->run_backward(call.backward({}));
+    const Tensor dk = call.dk();
+    context.context_parallel_attention_backward(of.problem, call.backward({}), own);
+    CHECK(call.dk().values == dk.values);
+    plan.reset();
+    CHECK_THROWS_AS(attend(), Unavailable);
+  });
+}
