@@ -93,6 +93,7 @@ std::int64_t length_of(int exponent) {
 Bucket bucket_of(const PlannedProblem& problem, KernelPass pass) {
   PlannedProblem p = problem.normalized();
   p.lse_base = LseBase::natural;  // it costs the same
+  p.float32_dk_dv = false;        // as does this
   p.max_logits &= pass == KernelPass::forward;
   const auto heads_q = static_cast<double>(p.heads_q);
   Bucket bucket;

@@ -123,8 +123,10 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
       p.seqlen_q > 0 && !p.varlen ? visible_rows(p, pieces) : VisibleRows{0, keys.count};
   params.k = map(Role::k, {first, count}, kKeysOfWarpgroup);
   params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
-  params.dk = map(Role::dk, keys, kKeysOfWarpgroup);
-  params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
+  if (!p.float32_dk_dv) {  // else warps store rows
+    params.dk = map(Role::dk, keys, kKeysOfWarpgroup);
+    params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
+  }
   if (p.seqlen_q == 0) return;  // the kernel loads neither, and both may be null
   params.q = map(Role::q, queries, config.tile_n);
   params.d_o = map(Role::d_out, queries, config.tile_n);

@@ -97,8 +97,9 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
   if (direction == Direction::backward) {
     lse_ = DeviceBuffer(sizes.lse * sizeof(float));
     dq_ = elements(sizes.q);
-    dk_ = elements(sizes.k);
-    dv_ = elements(sizes.v);
+    const bool are_floats = std::ranges::any_of(problems, &AttentionProblem::float32_dk_dv);
+    dk_ = elements(sizes.k << are_floats);
+    dv_ = elements(sizes.v << are_floats);
   }
   std::set<DType> dtypes;
   std::set<ElementType> key_types;

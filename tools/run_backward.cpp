@@ -150,7 +150,8 @@ RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& u
   std::list<DeviceBuffer> memory;
   for (Gradient& gradient : gradients) {
     gradient.tensor = in.*gradient.fields.input;
-    memory.push_back(unwritten(gradient.tensor.bits.size() * sizeof gradient.tensor.bits[0], stream));
+    if (in.problem.float32_dk_dv && gradient.fields.wanted != &Gradients::dq) gradient.tensor.hold_floats();
+    memory.push_back(unwritten(gradient.tensor.memory().size(), stream));
     args.*gradient.fields.data = memory.back().data();
     args.*gradient.fields.strides = args.forward.*gradient.fields.strides_of_input;
   }
@@ -158,7 +159,7 @@ RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& u
   run_once(launch, stream, json);
   auto buffer = memory.begin();
   for (Gradient& gradient : gradients) {
-    buffer->download(gradient.tensor.bits.data(), buffer->size());
+    buffer->download(gradient.tensor.memory().data(), buffer->size());
     ++buffer;
   }
   const bool is_timed = plan.explain().arch != interpreter_arch().name && !plan.explain().kernels.empty();

@@ -54,8 +54,8 @@ std::vector<std::int64_t> Extents::shape(Layout layout) const {
 
 reference::Tensor HostTensor::logical() const {
   const Extents& e = extents;
-  reference::Tensor tensor{e.batch, e.heads, e.rows, e.dim, std::vector<float>(bits.size())};
-  const std::vector<float> values = floats_of(bits, type);
+  const std::vector<float> values = floats.empty() ? floats_of(bits, type) : floats;
+  reference::Tensor tensor{e.batch, e.heads, e.rows, e.dim, std::vector<float>(values.size())};
   const TensorStrides strides = layout == Layout::bshd ? TensorStrides::bshd(e.rows, e.heads, e.dim)
                                                        : TensorStrides::bhsd(e.rows, e.heads, e.dim);
   std::size_t at = 0;
@@ -141,6 +141,7 @@ HostTensor output_of(const AttentionProblem& problem, const HostTensor& q) {
 
 void write_tensor(OutputFile& file, const HostTensor& tensor, bool as_float32) {
   const std::vector<std::int64_t> shape = tensor.extents.shape(tensor.layout);
+  if (!tensor.floats.empty()) return write_npy(file, {shape, tensor.floats});
   if (as_float32) return write_npy(file, {shape, floats_of(tensor.bits, tensor.type)});
   if (tensor.type != ElementType::f16)
     throw Error(ErrorCode::internal, "only float16 bits can be written as they are");

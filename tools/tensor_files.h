@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 namespace fa2::tools {
@@ -35,6 +36,15 @@ struct HostTensor {
   ElementType type = ElementType::f16;
   bool was_float32 = false;
   std::vector<std::uint16_t> bits;  ///< of each element; e4m3 has the lower half
+  std::vector<float> floats = {};   ///< in place of `bits`, of outputs that are not rounded
+
+  /// Makes it an output that is not rounded.
+  void hold_floats() { floats.resize(extents.count()), bits.clear(); }
+  /// Returns the elements of an output.
+  std::span<std::byte> memory() {
+    return floats.empty() ? std::as_writable_bytes(std::span(bits))
+                          : std::as_writable_bytes(std::span(floats));
+  }
 
   /// Returns it in logical (batch, head, row, dim) order.
   reference::Tensor logical() const;
@@ -53,7 +63,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
 /// Returns a contiguous output without values, packed and laid out like `q`.
 HostTensor output_of(const AttentionProblem& problem, const HostTensor& q);
 
-/// Writes float32 if `as_float32`, else the bits, which must be float16. The caller must commit.
+/// Writes float32 if `as_float32` or if it holds floats, else the bits, which must be float16. The caller must commit.
 void write_tensor(OutputFile& file, const HostTensor& tensor, bool as_float32);
 
 }  // namespace fa2::tools

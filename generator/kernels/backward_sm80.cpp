@@ -165,7 +165,9 @@ constexpr KernelKind of_rows(KernelPass pass, std::string_view main, std::string
           .make_step = backward_sm80_step,
           .default_config = {.kernel = id},
           .constants = constants,
-          .reads = is_backward_trait_without_scores};
+          .reads = [](std::string_view trait) {
+            return is_backward_trait_without_scores(trait) && is_backward_trait_without_keys(trait);
+          }};
 }
 
 template <KernelId id>
@@ -175,12 +177,17 @@ constexpr KernelKind of_keys(KernelPass pass) {
 
 }  // namespace
 
-constexpr KernelKind kernels::backward_dq_sm80 = of_products<KernelId::backward_dq_sm80>(
-    KernelPass::dq, "attention/backward/sm80/queries.cu", "fa2_backward_queries");
+constexpr KernelKind kernels::backward_dq_sm80 = [] {
+  KernelKind kind = of_products<KernelId::backward_dq_sm80>(
+      KernelPass::dq, "attention/backward/sm80/queries.cu", "fa2_backward_queries");
+  kind.reads = is_backward_trait_without_keys;
+  return kind;
+}();
 constexpr KernelKind kernels::backward_captures = [] {
   KernelKind kind = of_products<KernelId::backward_captures>(
       KernelPass::d_captures, "attention/backward/sm80/captures.cu", "fa2_backward_captures");
   kind.make_step = backward_captures_step;
+  kind.reads = is_backward_trait_without_keys;
   kind.supports = [](const AttentionTraits& traits, BrokenRules& rules) {
     rules.expect(traits.score_text != 0 && differentiable_captures(traits.score_text) != 0,
                  "score_text captures no tensor that has a gradient");

@@ -138,6 +138,7 @@ constexpr KernelKind kernels::forward_sm80 = {
       return {.queries = key_map_rules::with_limit(traits, limits_of(table_of(traits, arch)))};
     },
     .constants = constants_of_e4m3,
+    .reads = is_forward_trait,
 };
 
 }  // namespace fa2

@@ -202,6 +202,7 @@ constexpr KernelKind kernels::forward_sm90 = {
     .config_for_partial_masks = forward_sm90::config_for_partial_masks,
     .constants = constants,
     .headers = headers,
+    .reads = is_forward_trait,
 };
 
 }  // namespace fa2

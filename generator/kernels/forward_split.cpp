@@ -207,6 +207,7 @@ constexpr KernelKind kernels::forward_split = {
           all.push_back({"schedule", kSplitKeys});
           return all;
         },
+    .reads = is_forward_trait,
 };
 
 }  // namespace fa2

@@ -194,6 +194,7 @@ constexpr KernelKind kernels::forward_wide = {
     },
     .is_preferred = is_preferred,
     .constants = constants_of_e4m3,
+    .reads = is_forward_trait,
 };
 
 }  // namespace fa2

@@ -176,6 +176,7 @@ constexpr KernelKind kernels::forward_wide_sm90 = {
     .heuristic = heuristic,
     .constants = constants,
     .headers = headers,
+    .reads = is_forward_trait,
 };
 
 }  // namespace fa2

@@ -53,7 +53,12 @@ constexpr bool is_row_trait(std::string_view trait) {
   return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
 }
 
-/// Returns whether a backward kernel that reads LSE reads the trait.
+/// Returns whether a forward kernel reads the trait.
+constexpr bool is_forward_trait(std::string_view trait) {
+  return trait != "float32_dk_dv";
+}
+
+/// Returns whether a kernel that reads LSE and stores dK or dV reads the trait.
 constexpr bool is_backward_trait(std::string_view trait) {
   return trait != "max_logits";
 }
@@ -65,6 +70,11 @@ constexpr bool is_backward_trait_without_lse(std::string_view trait) {
 /// Like is_backward_trait(), for kernels that compute no score.
 constexpr bool is_backward_trait_without_scores(std::string_view trait) {
   return is_backward_trait(trait) && trait != "score_text" && trait != "query_pieces";
+}
+
+/// Like is_backward_trait(), for kernels that store neither dK nor dV.
+constexpr bool is_backward_trait_without_keys(std::string_view trait) {
+  return is_backward_trait(trait) && is_forward_trait(trait);
 }
 
 /// Returns what a kernel must know of the GPU to convert 8-bit keys and values.

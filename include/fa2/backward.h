@@ -34,7 +34,7 @@ struct BackwardArgs {
   const float* d_lse = nullptr;
 
   /// Gradients of Q, K and V, shaped like them. A pointer must be null if and only if the plan does not compute that gradient. Rows
-  /// that take part in no score get 0. Kernels do not write rows of no sequence.
+  /// that take part in no score get 0. Kernels do not write rows of no sequence. dK and dV are float32 with float32_dk_dv.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
@@ -74,11 +74,14 @@ struct BackwardArgs {
         row("dq", &B::dq, &B::dq_strides).shape(AttentionArgs::kQueryShape).optional().help("gradient of Q"),
         row("dk", &B::dk, &B::dk_strides)
             .shape("(total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim)")
+            .or_type("float32", "float32_dk_dv")
             .optional()
             .help("gradient of K"),
         row("dv", &B::dv, &B::dv_strides)
             .shape(
                 "(total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v)")
+            .or_type("float32", "float32_dk_dv")
+            .like("dk")
             .optional()
             .help("gradient of V"),
         row("d_sinks", &B::d_sinks)

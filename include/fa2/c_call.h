@@ -66,7 +66,9 @@ typedef struct fa2_problem {
   int32_t batch_invariant; /* the bits of a sequence do not depend on the batch; 0 or 1 */
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
+  int32_t float32_dk_dv; /* dK and dV are float32: parts of a sum; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
+  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -80,7 +82,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {
@@ -163,10 +165,10 @@ typedef struct fa2_backward_args {
    * optional */
   fa2_tensor dq;
   /* gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim);
-   * optional */
+   * or float32; optional */
   fa2_tensor dk;
   /* gradient of V; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv,
-   * head_dim_v); optional */
+   * head_dim_v); or float32; optional */
   fa2_tensor dv;
   /* gradient of sinks, summed over all rows of the batch; (heads_q); float32; optional with sinks */
   float* d_sinks;
@@ -322,10 +324,11 @@ enum {
   FA2_D_LSE = 18,
   /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional */
   FA2_GRAD_Q = 19,
-  /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); optional */
-  FA2_GRAD_K = 20,
-  /* dv: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v);
+  /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); or float32;
    * optional */
+  FA2_GRAD_K = 20,
+  /* dv: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v); or
+   * float32; optional */
   FA2_GRAD_V = 21,
   FA2_GRAD_SINKS = 22, /* d_sinks: (heads_q); float32; optional with sinks */
   FA2_BACKWARD_TENSORS = 23

@@ -111,8 +111,10 @@ void Binding::fill(void* problem, void* args, void* more) const {
 template <const TensorTable& kTable, std::size_t kIndex>
 void Binding::fill_tensor(void* problem, void* args) const {
   constexpr const Tensor& row = kTable.tensors[kIndex];
-  if constexpr (row.type_field != kNowhere)
-    put(problem, row.type_field, std::int32_t{is_given(kIndex) && !is_half(tensors_[kIndex]->dtype)});
+  if constexpr (row.type_field != kNowhere) {
+    if (row.like < 0 || !is_given(static_cast<std::size_t>(row.like)))
+      put(problem, row.type_field, std::int32_t{is_given(kIndex) && !is_half(tensors_[kIndex]->dtype)});
+  }
   if (row.field == kNowhere) return;
   constexpr std::int16_t needed = kTable.size_index(row.text.used_if);
   const bool given = is_given(kIndex) && (needed < 0 || sizes_[needed < 0 ? 0 : needed] > 0);

@@ -41,8 +41,8 @@ struct Tensor {
   std::int16_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
   bool has_dtype = false;                                           ///< see Member
   ElementType element = ElementType::f16;                           ///< see Member
-  std::uint16_t type_field =
-      kNowhere;  ///< offset of the problem's flag for text.other_type, which this tensor sets; bytes
+  /// Offset of the problem's flag for text.other_type, which this tensor sets unless the one that it is like is given; bytes.
+  std::uint16_t type_field = kNowhere;
   StrideRule layout = StrideRule::contiguous;
   bool is_optional = false;
   bool is_written = false;
@@ -215,8 +215,7 @@ constexpr void add_tensors(TensorTable& table, bool is_elsewhere = false) {
     if (*kCStruct<Args>.members[i].text.shape == 0) continue;
     Tensor tensor = tensor_of<Args>(i);
     tensor.is_elsewhere = is_elsewhere;
-    if (*tensor.text.type_field != 0 && *tensor.text.like == 0)
-      tensor.type_field = offset_of<Problem>(tensor.text.type_field);
+    if (*tensor.text.type_field != 0) tensor.type_field = offset_of<Problem>(tensor.text.type_field);
     table.tensors.add(tensor);
   }
 }

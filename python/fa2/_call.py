@@ -96,6 +96,7 @@ FLAGS = {
     "values_in_keys": "V is the first columns of K, as in latent attention (MLA)",
     "batch_invariant": "the bits of a sequence do not depend on the batch",
     "max_logits": "the largest logit of each head is written",
+    "float32_dk_dv": "dK and dV are float32: parts of a sum",
     # end of problem flags
 }
 

@@ -48,6 +48,11 @@ BUGS = {
          "a.pair[m][i] = __is_same(Element, BFloat16) ? low >> 16 | (high & 0xffff0000u) : ptx::cvt_rn_x2<Element>(v[i "
          "% 2 * 2], v[i % 2 * 2 + 1]);"),
     ],
+    "float_rows.cuh": [
+        ("store_floats", "float32 rows beyond the last", "if (!rows.has(row)) continue;", "", "float32 dK and dV"),
+        ("store_floats", "float32 sums that are not scaled", "v[2 * half] * scale", "v[2 * half]", "float32 dK and dV"),
+        ("store_two", "two floats at an address of one", "if constexpr (kAligned) return", "return", "float32 dK and dV"),
+    ],
     "copy.cuh": [
         ("store_tile", "O written beyond seqlen_q", "col >= destination.cols || !rows.has(row)", "col >= destination.cols"),
         ("store_tile", "O written beyond head_dim_v", "col >= destination.cols || !rows.has(row)", "!rows.has(row)"),

@@ -8,6 +8,7 @@
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/vector8.cuh"
+#include "tile/float_rows.cuh"
 #include "tile/register_tile.cuh"
 
 namespace fa2 {
@@ -114,9 +115,10 @@ struct GradientPart {
   }
 
   /// Returns the address of the tile's first row in a tensor with key/value heads.
-  FA2_DEVICE u16* first_row(void* data, const Strides& strides) const {
+  template <class Word>
+  FA2_DEVICE Word* first_row(void* data, const Strides& strides) const {
     const ptx::Vector16 v = ptx::ld_global_v4(at + 4);
-    return static_cast<u16*>(data) + static_cast<int>(v.word[0]) * strides.batch_stride +
+    return static_cast<Word*>(data) + static_cast<int>(v.word[0]) * strides.batch_stride +
            static_cast<int>(v.word[1]) * strides.head_stride +
            static_cast<int>(v.word[2]) * strides.row_stride;
   }
@@ -142,8 +144,9 @@ FA2_DEVICE void merge_parts(const BackwardParams& params, u32 block) {
   const Part first = Part::of(params, PartNumber{tile, 0}.block(params));
   const int count = first.count();
   if (count == 1) return;  // its block has stored the gradients
-  u16* const dk = first.first_row(params.dk, params.dk_strides);
-  u16* const dv = first.first_row(params.dv, params.dv_strides);
+  using Word = Stored<Config::float32_dk_dv>;
+  Word* const dk = first.template first_row<Word>(params.dk, params.dk_strides);
+  Word* const dv = first.template first_row<Word>(params.dv, params.dv_strides);
   const int begin = static_cast<int>(block % shares) * kMergedRows, left = first.row_count() - begin;
   const int rows = left < kMergedRows ? left : kMergedRows;
   const i64 next =

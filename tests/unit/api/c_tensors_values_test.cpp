@@ -156,6 +156,23 @@ TEST_CASE("c tensors: what no tensor tells stays, and max_logits is told by its 
   CHECK(merge.merge_problem.lse_base == FA2_LSE_BASE_TWO);
 }
 
+TEST_CASE("c tensors: dK and dV tell whether they are float32, each alone and both alike") {
+  DescribedCall call = packed_backward();
+  const auto bound = [&](std::int32_t dk, std::int32_t dv) {
+    call[FA2_GRAD_K].dtype = dk, call[FA2_GRAD_V].dtype = dv;
+    return call.bind();
+  };
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.float32_dk_dv == 0);
+  REQUIRE(bound(FA2_FLOAT32, FA2_FLOAT32) == FA2_OK);
+  CHECK(call.problem.float32_dk_dv == 1);
+  CHECK(bound(FA2_FLOAT32, call[FA2_Q].dtype) == FA2_INVALID_REQUEST);
+  CHECK(bound(call[FA2_Q].dtype, FA2_FLOAT32) == FA2_INVALID_REQUEST);
+  call.leave_out(FA2_GRAD_K);
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.float32_dk_dv == 1);
+}
+
 TEST_CASE("c tensors: the values read from the tensors of append and merge") {
   DescribedCall dense = dense_append();
   REQUIRE(dense.bind() == FA2_OK);

@@ -35,9 +35,11 @@ int log2_of(const Bucket& bucket, std::string_view size) {
 
 }  // namespace
 
-TEST_CASE("bucket: largest logits count in the forward alone, and the base of LSE nowhere") {
+TEST_CASE(
+    "bucket: largest logits count in the forward alone, the base of LSE and float32 dK and dV nowhere") {
   PlannedProblem p({.head_dim = 64, .seqlen_q = 512, .seqlen_k = 512}, {}), changed = p;
   changed.lse_base = LseBase::two;
+  changed.float32_dk_dv = true;
   CHECK(bucket_of(changed) == bucket_of(p));
   changed.max_logits = true;
   CHECK(bucket_of(changed) != bucket_of(p));

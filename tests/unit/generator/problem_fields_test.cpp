@@ -96,9 +96,11 @@ std::string json_of(const PlannedProblem& problem) {
   return to_json(explanation);
 }
 
-/// Returns the key of a kernel that computes the problem.
-std::string key_of(const PlannedProblem& problem) {
-  const KernelId kernel = problem.values_in_keys ? KernelId::forward_wide : KernelId::forward_sm80;
+/// Returns the key of a kernel that computes the problem, or its gradients of K and V.
+std::string key_of(const PlannedProblem& problem, bool of_gradients) {
+  const KernelId kernel = of_gradients             ? KernelId::backward_dk_dv_sm80
+                          : problem.values_in_keys ? KernelId::forward_wide
+                                                   : KernelId::forward_sm80;
   return render({traits_of(problem), default_config(kernel), *find_arch("sm_80")}).key;
 }
 
@@ -139,8 +141,8 @@ TEST_CASE("problem's fields: each counts in comparison, hash, text, JSON and buc
     CHECK(to_string(before) != to_string(after));
     CHECK(json_of(before) != json_of(after));
     // These change neither what is read nor what is computed.
-    const bool is_same_bucket =
-        change.name == "page_count" || change.name == "sm_margin" || change.name == "lse_base";
+    const bool is_same_bucket = change.name == "page_count" || change.name == "sm_margin" ||
+                                change.name == "lse_base" || change.name == "float32_dk_dv";
     CHECK((bucket_of(before) == bucket_of(after)) == is_same_bucket);
   }
 }
@@ -152,7 +154,8 @@ TEST_CASE("problem's fields: fields that specialise are traits; names, keys and 
     CHECK((a == b) != change.specialises);
     CHECK((to_string(a) == to_string(b)) != change.specialises);
     CHECK((flags_of(a) == flags_of(b)) != change.specialises);
-    CHECK((key_of(change.before) == key_of(change.after)) != change.specialises);
+    const bool of_gradients = change.name == "float32_dk_dv";
+    CHECK((key_of(change.before, of_gradients) == key_of(change.after, of_gradients)) != change.specialises);
   }
 }
 

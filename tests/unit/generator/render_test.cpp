@@ -201,6 +201,23 @@ TEST_CASE("render: a trait that a kernel does not read changes neither its sourc
   CHECK(rendered(with_variants, kernels::forward_sm80).key != rendered(plain, kernels::forward_sm80).key);
 }
 
+TEST_CASE(
+    "render: only kernels that store dK or dV, or add up parts of them, know whether these are float32") {
+  const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_dk_dv = true};
+  for (const KernelKind* kind : kernel_kinds()) {
+    CAPTURE(kind->name());
+    const Arch& arch = *find_arch("sm_90a");
+    const auto key_of = [&](const AttentionProblem& problem) {
+      return render({traits_of({problem.normalized(), {}}), kind->default_config, arch}).key;
+    };
+    if (why_rejected({traits_of({plain.normalized(), {}}), kind->default_config, arch})) continue;
+    using enum KernelPass;
+    const bool stores = sums_dq(kind->pass) || kind->pass == dk_dv || kind->pass == dk || kind->pass == dv ||
+                        kind->pass == dq_convert;
+    CHECK((key_of(floats) != key_of(plain)) == stores);
+  }
+}
+
 TEST_CASE("render: the same spec gives the same bytes") {
   const KernelSource a = render(shown_spec()), b = render(shown_spec());
   const auto same = [](const SourceFile& x, const SourceFile& y) {

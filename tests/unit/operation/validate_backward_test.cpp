@@ -218,6 +218,35 @@ TEST_CASE("validate backward: rows of gradients must neither overlap nor be misa
         }) == "");
 }
 
+TEST_CASE("validate backward: float32 dK and dV have rows and bytes of their own, dQ does not") {
+  const auto of_floats = [](const std::function<void(Request&)>& change) {
+    return broken([&](Request& r) {
+      r.problem.float32_dk_dv = true;
+      change(r);
+    });
+  };
+  std::vector<float> dk(1 << 20), dv(1 << 20);
+  const auto apart = [&](Request& r) { r.args.dk = dk.data(), r.args.dv = dv.data(); };
+  CHECK(of_floats(apart) == "");
+  CHECK(of_floats([&](Request& r) {
+          apart(r);
+          r.args.dk_strides.row += 4, r.args.dk_strides.batch *= 2;
+        }) == "");
+  CHECK(of_floats([&](Request& r) {
+          apart(r);
+          r.args.dk_strides.row += 2, r.args.dk_strides.batch *= 2;
+        }).starts_with("dk_strides.row: "));
+  CHECK(of_floats([&](Request& r) {
+          apart(r);
+          r.args.dv = reinterpret_cast<std::byte*>(dv.data()) + 2;
+          r.problem.row_alignment = RowAlignment::element;
+        }).starts_with("dv: "));
+  CHECK(of_floats([&](Request& r) {
+          apart(r);
+          r.args.dv = dk.data() + 64;
+        }).starts_with("dv: "));
+}
+
 TEST_CASE("validate backward: a plan's guarantees include the gradients") {
   const auto promised = [](const std::function<void(Request&)>& change) {
     Request request;

@@ -177,6 +177,14 @@ TEST_CASE("fused backward steps: the boxes of maps are a stage's queries and a w
   check_map(params.dv, args.dv, 4000, 64);
 }
 
+TEST_CASE("fused backward steps: dK and dV in float32 have no map") {
+  AttentionProblem p = causal_gqa();
+  p.float32_dk_dv = true;
+  const BackwardParamsSm90 params = filled(p, backward_arguments(p)), none{};
+  CHECK(std::memcmp(&params.dk, &none.dk, sizeof none.dk) == 0);
+  CHECK(std::memcmp(&params.dv, &none.dv, sizeof none.dv) == 0);
+}
+
 TEST_CASE("fused backward steps: without queries, operands that may be null have no map") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 0;

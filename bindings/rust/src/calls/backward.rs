@@ -55,10 +55,10 @@ pub struct Backward<'a> {
     /// optional
     pub dq: Option<TensorMut<'a>>,
     /// gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim);
-    /// optional
+    /// or float32; optional
     pub dk: Option<TensorMut<'a>>,
     /// gradient of V; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv,
-    /// head_dim_v); optional
+    /// head_dim_v); or float32; optional
     pub dv: Option<TensorMut<'a>>,
     /// gradient of sinks, summed over all rows of the batch; (heads_q); float32; optional with sinks
     pub d_sinks: Option<TensorMut<'a>>,

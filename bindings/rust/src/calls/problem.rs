@@ -44,6 +44,8 @@ pub struct Problem {
     pub lse_base: LseBase,
     /// the largest logit of each head is written
     pub max_logits: bool,
+    /// dK and dV are float32: parts of a sum
+    pub float32_dk_dv: bool,
     /// SMs that persistent kernels leave to other kernels
     pub sm_margin: i32,
     /// number of make_score_text(): functions of scores; 0: none
@@ -89,6 +91,7 @@ impl Default for Problem {
             batch_invariant: false,
             lse_base: LseBase::default(),
             max_logits: false,
+            float32_dk_dv: false,
             sm_margin: 0,
             score_text: 0,
             batch: 1,
@@ -126,6 +129,7 @@ impl Problem {
         problem.batch_invariant = i32::from(self.batch_invariant);
         problem.lse_base = self.lse_base as i32;
         problem.max_logits = i32::from(self.max_logits);
+        problem.float32_dk_dv = i32::from(self.float32_dk_dv);
         problem.sm_margin = self.sm_margin;
         problem.score_text = self.score_text;
         problem.batch = self.batch;

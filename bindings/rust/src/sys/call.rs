@@ -50,8 +50,12 @@ c_struct! {
         pub lse_base: i32 = 0,
         /// the largest logit of each head is written; 0 or 1
         pub max_logits: i32 = 0,
+        /// dK and dV are float32: parts of a sum; 0 or 1
+        pub float32_dk_dv: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -187,10 +191,10 @@ c_struct! {
         /// head_dim); optional
         pub dq: fa2_tensor = fa2_tensor::default(),
         /// gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv,
-        /// head_dim); optional
+        /// head_dim); or float32; optional
         pub dk: fa2_tensor = fa2_tensor::default(),
         /// gradient of V; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv,
-        /// head_dim_v); optional
+        /// head_dim_v); or float32; optional
         pub dv: fa2_tensor = fa2_tensor::default(),
         /// gradient of sinks, summed over all rows of the batch; (heads_q); float32; optional with sinks
         pub d_sinks: *mut f32 = null_mut(),

@@ -6,9 +6,10 @@
 // Warp: owns rows of dK and dV or, with split_gradients, of one of the two (split.cuh). Rows are keys and
 // columns are queries, so P^T and dS^T are operands as they lie in registers.
 // Shared memory: K and V, the ring of Q and dO, then two tiles of dS (layout.cuh). dK and dV leave through K
-// and V.
+// and V, or from registers in float32.
 #pragma once
 
+#include "attention/backward/key_gradient_rows.cuh"
 #include "attention/backward/key_parts.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/score_gradient.cuh"
@@ -148,13 +149,21 @@ struct KeyTileSm80 {
   template <class Gradient>
   FA2_DEVICE void store_dk(int warp_row, Gradient& dk) const {
     store_gradient<Config>(k(), warp_row, dk, params.attention.scale,
-                           rows_of<Config::head_dim>(params.dk, params.dk_strides),
+                           gradient_rows<Config::head_dim>(params.dk, params.dk_strides),
                            shape().seqlen_k - first_row());
   }
   template <class Gradient>
   FA2_DEVICE void store_dv(int warp_row, Gradient& dv) const {
-    store_gradient<Config>(v(), warp_row, dv, 1.0f, rows_of<Config::head_dim_v>(params.dv, params.dv_strides),
+    store_gradient<Config>(v(), warp_row, dv, 1.0f,
+                           gradient_rows<Config::head_dim_v>(params.dv, params.dv_strides),
                            shape().seqlen_k - first_row());
+  }
+
+ private:
+  template <int kCols>
+  FA2_DEVICE auto gradient_rows(void* data, const Strides& strides) const {
+    return key_gradient_rows<Config, kCols>(data, strides, shape().k_entry, at.head,
+                                            static_cast<i64>(shape().k_begin) + first_row());
   }
 };
 

@@ -5,9 +5,10 @@
 // Warp: owns rows of dK and dV. Rows are keys and columns are queries, so P^T and dS^T are operands as they
 // lie in registers.
 // Shared memory: K and V, then the ring of Q, dO, LSE and delta (layout.cuh). dK and dV leave through K and
-// V.
+// V, or from registers in float32.
 #pragma once
 
+#include "attention/backward/key_gradient_rows.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sm80/ring.cuh"
@@ -101,13 +102,15 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
   await_own_tiles();
   const int rows = shape.seqlen_k - tile_row;
   if constexpr (Config::computes_dk)
-    store_gradient<Config>(
-        k, warp_row, gradients.dk, attention.scale,
-        head_rows<Config::head_dim>(params.dk, params.dk_strides, shape.k_entry, kv_head, first_row), rows);
+    store_gradient<Config>(k, warp_row, gradients.dk, attention.scale,
+                           key_gradient_rows<Config, Config::head_dim>(params.dk, params.dk_strides,
+                                                                       shape.k_entry, kv_head, first_row),
+                           rows);
   if constexpr (Config::computes_dv)
-    store_gradient<Config>(
-        v, warp_row, gradients.dv, value_gradient_scale<Config>(attention),
-        head_rows<Config::head_dim_v>(params.dv, params.dv_strides, shape.k_entry, kv_head, first_row), rows);
+    store_gradient<Config>(v, warp_row, gradients.dv, value_gradient_scale<Config>(attention),
+                           key_gradient_rows<Config, Config::head_dim_v>(params.dv, params.dv_strides,
+                                                                         shape.k_entry, kv_head, first_row),
+                           rows);
 }
 
 }  // namespace fa2

@@ -3,6 +3,7 @@
 
 #include "ptx/barrier.cuh"
 #include "tile/copy.cuh"
+#include "tile/float_rows.cuh"
 #include "tile/register_tile.cuh"
 
 namespace fa2 {
@@ -30,6 +31,14 @@ FA2_DEVICE void store_gradient(Tile tile, int warp_row, AccumulatorTile<kM, kN>&
   round_into_tile<typename Config::Element>(tile, warp_row, gradient);
   ptx::bar_warp_sync();
   store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(destination, tile, warp_row, RowsBefore{row_count});
+}
+
+/// Like the function above, but does not round, and leaves `tile` as it is.
+template <class Config, class Tile, int kM, int kN, int kCols>
+FA2_DEVICE void store_gradient(Tile, int warp_row, const AccumulatorTile<kM, kN>& gradient, float scale,
+                               FloatRows<kCols> destination, int row_count) {
+  store_floats<Config::rows_are_16_byte_aligned>(destination, gradient, scale, warp_row,
+                                                 RowsBefore{row_count});
 }
 
 }  // namespace fa2

@@ -9,9 +9,10 @@
 // Consumer warpgroup: owns both gradients of 64 keys (mainloop.cuh) or one gradient of the block's 64 keys
 // (split.cuh).
 // Shared memory: K and V, the rings of Q and dO, slots for dS, mbarriers (layout.cuh). dK and dV leave
-// through K and V.
+// through K and V, or from registers in float32.
 #pragma once
 
+#include "attention/backward/key_gradient_rows.cuh"
 #include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/bulk_sums.cuh"
 #include "attention/backward/sm90/exchange.cuh"
@@ -25,16 +26,55 @@
 
 namespace fa2 {
 
-/// Scales, rounds and stores a warpgroup's rows of dK or dV, through `tile`.
-template <class Config, int kCols, class Tile, int kN>
-FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, float scale,
-                                   const TensorMap& map, const TensorRows& to, int warpgroup) {
-  for_each_score(gradient, [&](float& value) { value *= scale; });
-  stage_output<typename Config::Element>(tile, gradient);
-  ptx::fence_proxy_async_shared();
-  ptx::bar_sync(own_barrier(warpgroup), 128);
-  if (ptx::thread_index() % 128 == 0) tma_store_tile<BackwardShape<Config, kCols>>(map, to, tile);
-}
+/// Scales and stores a warpgroup's rows of dK and dV: through tiles of shared memory, or float32 from registers.
+template <class Config>
+struct KeyGradientStore {
+  const BackwardParamsSm90& params;
+  const KeyWork<Config>& work;
+  int first_key;  ///< of the warpgroup
+  int warpgroup;
+  TensorRows rows;  ///< from first_key on
+
+  /// Returns whether the warpgroup has a key. Then its tiles may be overwritten.
+  FA2_DEVICE bool begin() const {
+    if constexpr (!Config::float32_dk_dv) await_others<Config>(warpgroup);
+    return first_key < work.shape().seqlen_k;
+  }
+  template <class Tile, int kN>
+  FA2_DEVICE void dk(Tile tile, AccumulatorTile<1, kN>& gradient, float scale) const {
+    const BackwardParams& to = params.backward;
+    store<Config::head_dim>(tile, gradient, scale, params.dk, to.dk, to.dk_strides);
+  }
+  template <class Tile, int kN>
+  FA2_DEVICE void dv(Tile tile, AccumulatorTile<1, kN>& gradient, float scale) const {
+    const BackwardParams& to = params.backward;
+    store<Config::head_dim_v>(tile, gradient, scale, params.dv, to.dv, to.dv_strides);
+  }
+  /// Waits until the tiles are stored.
+  FA2_DEVICE void finish() const {
+    if constexpr (!Config::float32_dk_dv)
+      if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
+  }
+
+ private:
+  template <int kCols, class Tile, int kN>
+  FA2_DEVICE void store(Tile tile, AccumulatorTile<1, kN>& gradient, float scale, const TensorMap& map,
+                        void* data, const Strides& strides) const {
+    if constexpr (Config::float32_dk_dv) {
+      const SequenceShape& shape = work.shape();
+      store_floats<true>(key_gradient_rows<Config, kCols>(data, strides, shape.k_entry, work.at.head,
+                                                          static_cast<i64>(shape.k_begin) + first_key),
+                         gradient, scale, 16 * (ptx::warp_index() % 4),
+                         RowsBefore{shape.seqlen_k - first_key});
+    } else {
+      for_each_score(gradient, [&](float& value) { value *= scale; });
+      stage_output<typename Config::Element>(tile, gradient);
+      ptx::fence_proxy_async_shared();
+      ptx::bar_sync(own_barrier(warpgroup), 128);
+      if (ptx::thread_index() % 128 == 0) tma_store_tile<BackwardShape<Config, kCols>>(map, rows, tile);
+    }
+  }
+};
 
 template <class Config>
 FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
@@ -43,7 +83,8 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const BackwardParams& backward = params.backward;
   const int warp = ptx::warp_index() % 4;
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
-  const TensorRows to = key_rows(backward.attention, work, first_key);
+  const KeyGradientStore<Config> to{params, work, first_key, warpgroup,
+                                    key_rows(backward.attention, work, first_key)};
   const float scale = backward.attention.scale;
   const auto part = [&] { return GradientPart<Config>::of(backward, tile_number<Config>()); };
   const auto is_part = [&] {
@@ -67,18 +108,15 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
       if (is_part()) return part().store(dv, value_scale, part_row(), true);
-      await_others<Config>(warpgroup);
-      if (first_key >= work.shape().seqlen_k) return;
-      store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
-                                                     warpgroup);
+      if (!to.begin()) return;
+      to.dv(shared.values(0), dv, value_scale);
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
       of.await_exchange();
       if (is_part()) return part().store(dk, scale, part_row(), false);
-      await_others<Config>(warpgroup);
-      if (first_key >= work.shape().seqlen_k) return;
-      store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
+      if (!to.begin()) return;
+      to.dk(shared.keys(0), dk, scale);
     }
   } else {
     BackwardMainloopSm90<Config> mainloop{
@@ -89,14 +127,11 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
       part().store(mainloop.dv, value_scale, row, true);
       return part().store(mainloop.dk, scale, row, false);
     }
-    await_others<Config>(warpgroup);
-    if (first_key >= work.shape().seqlen_k) return;
-    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
-                                                   params.dv, to, warpgroup);
-    store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk, scale, params.dk, to,
-                                                 warpgroup);
+    if (!to.begin()) return;
+    to.dv(shared.values(warpgroup), mainloop.dv, value_scale);
+    to.dk(shared.keys(warpgroup), mainloop.dk, scale);
   }
-  if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
+  to.finish();
 }
 
 template <class Config>
