@@ -81,6 +81,7 @@ GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMake
   group.forward = make.forward(p);
   if (make.backward) {
     AttentionProblem summed = p;
+    summed.float32_dk_dv = !of_.is_local && of_.gradients.dk;
     group.backward = make.backward(summed);
   }
   if (of_.is_local) return group;
