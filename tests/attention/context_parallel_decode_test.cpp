@@ -5,7 +5,6 @@
 #include <runtime/device.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,17 +13,10 @@
 
 using namespace fa2;
 using namespace fa2::test;
-using namespace std::chrono_literals;
 
 namespace {
 
 using reference::Tensor;
-
-ThreadGroupOptions threads(bool late, std::uint64_t seed) {
-  ThreadGroupOptions options{60s, late, seed};
-  if (device_under_test() != kInterpreterDevice) options.device = device_under_test();
-  return options;
-}
 
 /// Returns some heads of every batch entry.
 Tensor heads_of(const Tensor& whole, std::int64_t begin, std::int64_t end) {
@@ -115,7 +107,7 @@ TEST_CASE(
     const Tensor out = whole.out(), lse{out.batch, out.heads, out.rows, 1, whole.lse()};
     const int ranks = static_cast<int>(of.keys_of_rank.size());
     ++seed;
-    ThreadGroup(ranks, threads(seed % 2 == 0, seed)).run([&](Communicator& own) {
+    ThreadGroup(ranks, rank_threads(seed % 2 == 0, seed)).run([&](Communicator& own) {
       const ScopedContext on_rank(device_under_test());
       const auto [part, sums] = run_rank(context, own, of, whole);
       const std::int64_t heads = of.problem.heads_q / ranks, first = own.rank() * heads;
@@ -130,7 +122,7 @@ TEST_CASE(
 TEST_CASE("context parallel decoding: what it cannot compute is refused on every rank") {
   if (cannot_run()) return;
   Context context(untuned());
-  ThreadGroup(2, threads(false, 1)).run([&](Communicator& own) {
+  ThreadGroup(2, rank_threads(false, 1)).run([&](Communicator& own) {
     const ScopedContext on_rank(device_under_test());
     AttentionProblem p = cases()[0].problem;
     p.heads_q = 3, p.heads_kv = 3, p.max_logits = true, p.dropout = true;

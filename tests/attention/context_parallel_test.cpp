@@ -1,14 +1,10 @@
 // Attention over sharded tokens: ranks are threads, each with kernels of its own. Together they compute what one device computes.
 #include <doctest/doctest.h>
 #include <fa2/context_parallel.h>
-#include <fa2/score_text.h>
 #include <parallel/thread_group.h>
 #include <runtime/device.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,54 +12,14 @@
 
 using namespace fa2;
 using namespace fa2::test;
-using namespace std::chrono_literals;
 
 namespace {
 
-using At = reference::ScorePosition;
 using reference::Tensor;
 
 constexpr MaskKind kCausal = MaskKind::causal_bottom_right;
 constexpr const char* kConfig = "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=2";
 constexpr std::int64_t kTile = 64;
-
-ThreadGroupOptions threads(bool late, std::uint64_t seed) {
-  ThreadGroupOptions options{60s, late, seed};
-  if (device_under_test() != kInterpreterDevice) options.device = device_under_test();
-  return options;
-}
-
-/// Returns problems in which positions, lengths, heads or the number of keys matter.
-std::vector<ShardedCase> cases(std::int64_t tokens, std::int64_t batch) {
-  std::vector<ShardedCase> all;
-  const auto add = [&](std::string name, MaskKind mask) -> ShardedCase& {
-    AttentionProblem p =
-        grouped_problem(DType::bf16, mask, 64, static_cast<int>(tokens), static_cast<int>(tokens));
-    p.batch = batch;
-    return all.emplace_back(ShardedCase{std::move(name), p});
-  };
-  add("causal", kCausal);
-  add("causal from the top left", MaskKind::causal_top_left);
-  add("no mask", MaskKind::none);
-  add("window", kCausal).problem.window_left = 50;
-  AttentionProblem& two_sides = add("window of two sides", MaskKind::none).problem;
-  two_sides.window_left = 20, two_sides.window_right = 70;
-  add("chunks", kCausal).problem.attention_chunk = 100;
-  add("alibi", kCausal).problem.alibi = true;
-  add("softcap and sinks", kCausal).problem.softcap = true;
-  all.back().problem.sinks = true;
-  add("dropout", kCausal).problem.dropout = true;
-  AttentionProblem& window = add("dropout in a window", kCausal).problem;
-  window.dropout = true, window.window_left = 90;
-  ShardedCase& text = add("bias by position", kCausal);
-  text.problem.score_text =
-      make_score_text({.bias = "return 0.02f * at.query - 0.001f * at.queries * (at.query % 5);"});
-  text.functions.mod = [](double s, const At& at) {
-    return s + 0.02 * static_cast<double>(at.query) -
-           0.001 * static_cast<double>(at.queries * (at.query % 5));
-  };
-  return all;
-}
 
 /// What all ranks computed.
 struct Outcome {
@@ -102,7 +58,7 @@ Outcome run_ranks(Context& context, const ShardedCase& of, const GuardedBackward
                   std::vector<std::vector<float>>(count),
                   std::vector<ContextParallelExplanation>(count)};
   const ContextParallelOptions options = options_of(of, run, backward);
-  ThreadGroup(run.ranks, threads(run.late, run.seed)).run([&](Communicator& own) {
+  ThreadGroup(run.ranks, rank_threads(run.late, run.seed)).run([&](Communicator& own) {
     const ScopedContext current(device_under_test());
     const auto rank = static_cast<std::size_t>(own.rank());
     const ContextParallelPlan plan =
@@ -199,7 +155,7 @@ TEST_CASE("context parallel: outputs of zigzag shards have the bits of one devic
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   int number = 0;
-  for (const ShardedCase& of : cases(300, 1)) {
+  for (const ShardedCase& of : sharded_cases(300, 1)) {
     for (const int ranks : {1, 2, 3}) {
       ++number;
       expect_forward(of, {ranks, 1 + number % 2, number % 2 == 0, static_cast<std::uint64_t>(number)});
@@ -210,13 +166,13 @@ TEST_CASE("context parallel: outputs of zigzag shards have the bits of one devic
 TEST_CASE("context parallel: batches, whose groups are entries") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  for (const ShardedCase& of : cases(200, 3)) expect_forward(of, {2, 2, true, 3, guarded_bhsd});
+  for (const ShardedCase& of : sharded_cases(200, 3)) expect_forward(of, {2, 2, true, 3, guarded_bhsd});
 }
 
 TEST_CASE("context parallel: documents, some of them shorter than a chunk, empty, or on one rank") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  for (const ShardedCase& of : cases(1, 1)) {
+  for (const ShardedCase& of : sharded_cases(1, 1)) {
     const ShardedCase packed = with_documents(of, {200, 0, 1, 130, 64, 20});
     expect_forward(packed, {2, 2, true, 5});
     expect_forward(packed, {4, 1, false, 6});
@@ -228,7 +184,7 @@ TEST_CASE("context parallel: more ranks than tokens, and contiguous shards of an
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const std::int64_t tokens : {3, 101}) {
-    const ShardedCase of = cases(tokens, 1)[0];
+    const ShardedCase of = sharded_cases(tokens, 1)[0];
     GuardedBackward whole = whole_call(of);
     whole.forward.upload();
     run_and_expect_contract(context, whole.forward);
@@ -246,7 +202,7 @@ TEST_CASE("context parallel: gradients are those of all tokens, and the same bit
   Context context(untuned());
   int number = 0;
   for (const std::int64_t batch : {1, 2}) {
-    for (ShardedCase of : cases(160, batch)) {
+    for (ShardedCase of : sharded_cases(160, batch)) {
       if (number % 3 == 2 && batch == 1) of = with_documents(of, {90, 1, 70});
       INFO(of.name, ", batch ", of.problem.batch);
       GuardedBackward whole = whole_call(of);
@@ -274,7 +230,7 @@ TEST_CASE("context parallel: ranks without keys of others exchange nothing, and 
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const ShardedCase of = with_documents(cases(1, 1)[0], {50, 70, 50});
+  const ShardedCase of = with_documents(sharded_cases(1, 1)[0], {50, 70, 50});
   GuardedBackward whole = whole_call(of);
   whole.forward.upload();
   run_and_expect_contract(context, whole.forward);
@@ -289,115 +245,11 @@ TEST_CASE("context parallel: ranks without keys of others exchange nothing, and 
   }
 }
 
-namespace {
-
-/// Returns the violations with which every rank refuses a plan.
-std::vector<std::string> refusals(const std::function<void(Communicator&, Context&)>& make, int ranks = 2) {
-  Context context(untuned());
-  std::vector<std::vector<std::string>> found(static_cast<std::size_t>(ranks));
-  ThreadGroup(ranks, threads(false, 1)).run([&](Communicator& own) {
-    const ScopedContext current(device_under_test());
-    try {
-      make(own, context);
-    } catch (const InvalidRequest& error) {
-      for (const Violation& violation : error.violations())
-        found[static_cast<std::size_t>(own.rank())].push_back(to_string(violation));
-    }
-  });
-  for (const auto& of_rank : found) CHECK(of_rank == found[0]);
-  return found[0];
-}
-
-AttentionProblem causal_problem(std::int64_t tokens) {
-  return cases(tokens, 1)[0].problem;
-}
-
-}  // namespace
-
-TEST_CASE("context parallel: requests that no plan computes are refused on every rank, with every reason") {
-  if (cannot_run()) return;
-  using Strings = std::vector<std::string>;
-  const ShardLayout layout = ShardLayout::zigzag(64, 2);
-  const auto refused = [&](const AttentionProblem& problem, const ShardLayout& of,
-                           const ContextParallelOptions& options = {},
-                           const std::vector<std::int64_t>& cu_seqlens = {}) {
-    return refusals([&](Communicator& own, Context& context) {
-      context.context_parallel_plan(problem, of, own, options, cu_seqlens);
-    });
-  };
-  AttentionProblem problem = causal_problem(64);
-  problem.max_logits = true, problem.dropout = true;
-  ContextParallelOptions options{.groups = 2, .gradients = Gradients{.dk = false}};
-  CHECK(refused(problem, ShardLayout::zigzag(64, 3), options) ==
-        Strings{"max_logits = true, must be false: ranks do not exchange logits",
-                "layout.ranks = 3, must be the 2 ranks of the communicator",
-                "gradients.dk = false, must equal gradients.dv: both go home together",
-                "groups = 2, must be 0 or 1: dropout depends on the numbers of heads and batch entries"});
-  problem = causal_problem(64);
-  CHECK(refused(problem, ShardLayout::zigzag(63, 2)) ==
-        Strings{"layout.tokens = 63, must equal the tokens of the problem, 64"});
-  CHECK(refused(problem, layout, {.scheme = ContextParallelScheme::local}) ==
-        Strings{"scheme = local, must not be local: queries see keys of other ranks"});
-  problem.seqlen_k = 65;
-  CHECK(refused(problem, layout) ==
-        Strings{"seqlen_k = 65, must equal seqlen_q = 64: queries and keys are the same tokens"});
-  CHECK(refused(causal_problem(60), {60, {{{0, 10}, {20, 30}, {40, 60}}, {{10, 20}, {30, 40}}}}) ==
-        Strings{"layout.ranks[0] = 3 slices of [0, 60), must be at most 2: kernels take two pieces of a "
-                "document or chunk"});
-  problem = causal_problem(104);
-  problem.dropout = true;
-  CHECK(refused(problem, ShardLayout::zigzag(104, 2, 16)).empty());
-  const std::string rule =
-      ", must be multiples of 16, because there is dropout: make the layout with a granule of 16";
-  CHECK(refused(problem, ShardLayout::zigzag(104, 2, 8)) ==
-        Strings{"layout.ranks[0] = split 24, first 0, second 48" + rule,
-                "layout.ranks[1] = split 48, first 24, second 0" + rule});
-  const Strings granule = refused(causal_problem(0), ShardLayout::zigzag(0, 2), {}, {0, 0});
-  CHECK(granule ==
-        Strings{"varlen = false, must be true if and only if there are documents: pass their cu_seqlens"});
-}
-
-TEST_CASE("context parallel: a rank that asks for something else is named") {
-  if (cannot_run()) return;
-  const auto found = refusals([](Communicator& own, Context& context) {
-    AttentionProblem problem = causal_problem(64);
-    if (own.rank() == 1) problem.window_left = 5;
-    context.context_parallel_plan(problem, ShardLayout::zigzag(64, 2), own, {});
-  });
-  REQUIRE(found.size() == 1);
-  CHECK(found[0].find("problem of rank 1 = ") == 0);
-  CHECK(found[0].find("must equal rank 0's, ") != std::string::npos);
-}
-
-TEST_CASE("context parallel: wrong arguments are refused before anything is exchanged") {
-  if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = cases(32, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const ShardLayout layout = ShardLayout::zigzag(32, 2);
-  ThreadGroup(2, threads(true, 2)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ContextParallelPlan plan = context.context_parallel_plan(of.problem, layout, own, {});
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    AttentionArgs wrong = call.forward();
-    wrong.q = nullptr;
-    CHECK_THROWS_AS(plan.run(wrong), InvalidRequest);
-    wrong = call.forward();
-    wrong.query_pieces.split = 3;
-    CHECK_THROWS_AS(plan.run(wrong), InvalidRequest);
-    CHECK_THROWS_WITH_AS(plan.run_backward(call.backward({})),
-                         doctest::Contains("gradients = absent, must be given to context_parallel_plan()"),
-                         InvalidRequest);
-    plan.run(call.forward());  // both ranks still agree on what comes next
-  });
-}
-
 TEST_CASE("context parallel: windows move what they see, and no more") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  ShardedCase of = cases(96, 1)[0];
+  ShardedCase of = sharded_cases(96, 1)[0];
   of.problem.window_left = 7;
   GuardedBackward whole = whole_call(of);
   whole.forward.upload();
@@ -408,31 +260,4 @@ TEST_CASE("context parallel: windows move what they see, and no more") {
   CHECK(outcome.explanations[1].received_bytes == std::vector<std::int64_t>{halo, 0, 0});
   CHECK(outcome.explanations[2].received_bytes == std::vector<std::int64_t>{0, halo, 0});
   expect_all_pairs(outcome, 96 * 8 - 28);
-}
-
-TEST_CASE("context parallel: a call finds the plan that its communicator has, and makes none") {
-  if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = cases(32, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const ShardLayout layout = ShardLayout::zigzag(32, 2);
-  ThreadGroup(2, threads(true, 2)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    const auto attend = [&] { context.context_parallel_attention(of.problem, call.forward(), own); };
-    CHECK_THROWS_WITH_AS(attend(), doctest::Contains("there is no plan for"), Unavailable);
-    std::optional<ContextParallelPlan> plan = context.context_parallel_plan(
-        of.problem, layout, own, {.gradients = Gradients{.determinism = Determinism::bitwise}});
-    plan->run(call.forward());
-    const Tensor out = call.out();
-    attend();
-    CHECK(call.out().values == out.values);
-    plan->run_backward(call.backward({}));
-    const Tensor dk = call.dk();
-    context.context_parallel_attention_backward(of.problem, call.backward({}), own);
-    CHECK(call.dk().values == dk.values);
-    plan.reset();
-    CHECK_THROWS_AS(attend(), Unavailable);
-  });
 }

@@ -8,6 +8,8 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 cat >"$work/cpp.h" <<'NAMES'
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <fa2/context_parallel.h>
+#include <fa2/nccl_communicator.h>
 #include <atomic>
 #include <cstdio>
 extern fa2::AttentionProblem problem;
@@ -18,6 +20,10 @@ extern float* lse;
 extern const int *cu_seqlens, *seqlens, *seqused_k, *page_table, sequences, longest, total, pages, max_pages, gpus, chunk, rank, ranks;
 extern std::atomic<bool> stop;
 extern fa2::Stream stream;
+extern fa2::Context context;
+extern const fa2::BackwardArgs backward;
+extern ncclComm_t comm;
+extern const std::int64_t tokens;
 NAMES
 cat >"$work/c.h" <<'NAMES'
 #include <stdio.h>

@@ -1,11 +1,52 @@
 #include "shards.h"
 
+#include <fa2/score_text.h>
+#include <runtime/device.h>
+
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace fa2::test {
 
 using reference::Tensor;
+
+ThreadGroupOptions rank_threads(bool late, std::uint64_t seed) {
+  ThreadGroupOptions options{std::chrono::seconds(60), late, seed};
+  if (device_under_test() != kInterpreterDevice) options.device = device_under_test();
+  return options;
+}
+
+std::vector<ShardedCase> sharded_cases(std::int64_t tokens, std::int64_t batch) {
+  std::vector<ShardedCase> all;
+  const auto add = [&](std::string name, MaskKind mask) -> ShardedCase& {
+    AttentionProblem p =
+        grouped_problem(DType::bf16, mask, 64, static_cast<int>(tokens), static_cast<int>(tokens));
+    p.batch = batch;
+    return all.emplace_back(ShardedCase{std::move(name), p});
+  };
+  add("causal", MaskKind::causal_bottom_right);
+  add("causal from the top left", MaskKind::causal_top_left);
+  add("no mask", MaskKind::none);
+  add("window", MaskKind::causal_bottom_right).problem.window_left = 50;
+  AttentionProblem& two_sides = add("window of two sides", MaskKind::none).problem;
+  two_sides.window_left = 20, two_sides.window_right = 70;
+  add("chunks", MaskKind::causal_bottom_right).problem.attention_chunk = 100;
+  add("alibi", MaskKind::causal_bottom_right).problem.alibi = true;
+  add("softcap and sinks", MaskKind::causal_bottom_right).problem.softcap = true;
+  all.back().problem.sinks = true;
+  add("dropout", MaskKind::causal_bottom_right).problem.dropout = true;
+  AttentionProblem& window = add("dropout in a window", MaskKind::causal_bottom_right).problem;
+  window.dropout = true, window.window_left = 90;
+  ShardedCase& text = add("bias by position", MaskKind::causal_bottom_right);
+  text.problem.score_text =
+      make_score_text({.bias = "return 0.02f * at.query - 0.001f * at.queries * (at.query % 5);"});
+  text.functions.mod = [](double s, const reference::ScorePosition& at) {
+    return s + 0.02 * static_cast<double>(at.query) -
+           0.001 * static_cast<double>(at.queries * (at.query % 5));
+  };
+  return all;
+}
 
 ShardedCase with_documents(ShardedCase of, const std::vector<std::int64_t>& lengths) {
   of.cu_seqlens = {0};

@@ -3,6 +3,7 @@
 
 #include <fa2/backward.h>
 #include <fa2/context_parallel.h>
+#include <parallel/thread_group.h>
 #include <reference/gradients.h>
 
 #include <cstdint>
@@ -23,6 +24,12 @@ struct ShardedCase {
 
   std::int64_t tokens() const { return problem.varlen ? problem.total_q : problem.seqlen_q; }
 };
+
+/// Returns options for ranks on the device under test.
+ThreadGroupOptions rank_threads(bool late, std::uint64_t seed);
+
+/// Returns problems in which positions, lengths, heads or the number of keys matter.
+std::vector<ShardedCase> sharded_cases(std::int64_t tokens, std::int64_t batch);
 
 /// Returns the case with documents of these lengths, packed.
 ShardedCase with_documents(ShardedCase of, const std::vector<std::int64_t>& lengths);

@@ -1,0 +1,147 @@
+// What plans of sharded tokens refuse, on every rank alike, and which plan a call finds.
+#include <doctest/doctest.h>
+#include <fa2/context_parallel.h>
+#include <parallel/thread_group.h>
+#include <runtime/device.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../support/shards.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// Returns the violations with which every rank refuses a plan.
+std::vector<std::string> refusals(const std::function<void(Communicator&, Context&)>& make, int ranks = 2) {
+  Context context(untuned());
+  std::vector<std::vector<std::string>> found(static_cast<std::size_t>(ranks));
+  ThreadGroup(ranks, rank_threads(false, 1)).run([&](Communicator& own) {
+    const ScopedContext current(device_under_test());
+    try {
+      make(own, context);
+    } catch (const InvalidRequest& error) {
+      for (const Violation& violation : error.violations())
+        found[static_cast<std::size_t>(own.rank())].push_back(to_string(violation));
+    }
+  });
+  for (const auto& of_rank : found) CHECK(of_rank == found[0]);
+  return found[0];
+}
+
+AttentionProblem causal_problem(std::int64_t tokens) {
+  return sharded_cases(tokens, 1)[0].problem;
+}
+
+}  // namespace
+
+TEST_CASE("context parallel: requests that no plan computes are refused on every rank, with every reason") {
+  if (cannot_run()) return;
+  using Strings = std::vector<std::string>;
+  const ShardLayout layout = ShardLayout::zigzag(64, 2);
+  const auto refused = [&](const AttentionProblem& problem, const ShardLayout& of,
+                           const ContextParallelOptions& options = {},
+                           const std::vector<std::int64_t>& cu_seqlens = {}) {
+    return refusals([&](Communicator& own, Context& context) {
+      context.context_parallel_plan(problem, of, own, options, cu_seqlens);
+    });
+  };
+  AttentionProblem problem = causal_problem(64);
+  problem.max_logits = true, problem.dropout = true;
+  ContextParallelOptions options{.groups = 2, .gradients = Gradients{.dk = false}};
+  CHECK(refused(problem, ShardLayout::zigzag(64, 3), options) ==
+        Strings{"max_logits = true, must be false: ranks do not exchange logits",
+                "layout.ranks = 3, must be the 2 ranks of the communicator",
+                "gradients.dk = false, must equal gradients.dv: both go home together",
+                "groups = 2, must be 0 or 1: dropout depends on the numbers of heads and batch entries"});
+  problem = causal_problem(64);
+  CHECK(refused(problem, ShardLayout::zigzag(63, 2)) ==
+        Strings{"layout.tokens = 63, must equal the tokens of the problem, 64"});
+  CHECK(refused(problem, layout, {.scheme = ContextParallelScheme::local}) ==
+        Strings{"scheme = local, must not be local: queries see keys of other ranks"});
+  problem.seqlen_k = 65;
+  CHECK(refused(problem, layout) ==
+        Strings{"seqlen_k = 65, must equal seqlen_q = 64: queries and keys are the same tokens"});
+  CHECK(refused(causal_problem(60), {60, {{{0, 10}, {20, 30}, {40, 60}}, {{10, 20}, {30, 40}}}}) ==
+        Strings{"layout.ranks[0] = 3 slices of [0, 60), must be at most 2: kernels take two pieces of a "
+                "document or chunk"});
+  problem = causal_problem(104);
+  problem.dropout = true;
+  CHECK(refused(problem, ShardLayout::zigzag(104, 2, 16)).empty());
+  const std::string rule =
+      ", must be multiples of 16, because there is dropout: make the layout with a granule of 16";
+  CHECK(refused(problem, ShardLayout::zigzag(104, 2, 8)) ==
+        Strings{"layout.ranks[0] = split 24, first 0, second 48" + rule,
+                "layout.ranks[1] = split 48, first 24, second 0" + rule});
+  const Strings granule = refused(causal_problem(0), ShardLayout::zigzag(0, 2), {}, {0, 0});
+  CHECK(granule ==
+        Strings{"varlen = false, must be true if and only if there are documents: pass their cu_seqlens"});
+}
+
+TEST_CASE("context parallel: a rank that asks for something else is named") {
+  if (cannot_run()) return;
+  const auto found = refusals([](Communicator& own, Context& context) {
+    AttentionProblem problem = causal_problem(64);
+    if (own.rank() == 1) problem.window_left = 5;
+    context.context_parallel_plan(problem, ShardLayout::zigzag(64, 2), own, {});
+  });
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].find("problem of rank 1 = ") == 0);
+  CHECK(found[0].find("must equal rank 0's, ") != std::string::npos);
+}
+
+TEST_CASE("context parallel: wrong arguments are refused before anything is exchanged") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = sharded_cases(32, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(32, 2);
+  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ContextParallelPlan plan = context.context_parallel_plan(of.problem, layout, own, {});
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    AttentionArgs wrong = call.forward();
+    wrong.q = nullptr;
+    CHECK_THROWS_AS(plan.run(wrong), InvalidRequest);
+    wrong = call.forward();
+    wrong.query_pieces.split = 3;
+    CHECK_THROWS_AS(plan.run(wrong), InvalidRequest);
+    CHECK_THROWS_WITH_AS(plan.run_backward(call.backward({})),
+                         doctest::Contains("gradients = absent, must be given to context_parallel_plan()"),
+                         InvalidRequest);
+    plan.run(call.forward());  // both ranks still agree on what comes next
+  });
+}
+
+TEST_CASE("context parallel: a call finds the plan that its communicator has, and makes none") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = sharded_cases(32, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(32, 2);
+  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    const auto attend = [&] { context.context_parallel_attention(of.problem, call.forward(), own); };
+    CHECK_THROWS_WITH_AS(attend(), doctest::Contains("there is no plan for"), Unavailable);
+    std::optional<ContextParallelPlan> plan = context.context_parallel_plan(
+        of.problem, layout, own, {.gradients = Gradients{.determinism = Determinism::bitwise}});
+    plan->run(call.forward());
+    const reference::Tensor out = call.out();
+    attend();
+    CHECK(call.out().values == out.values);
+    plan->run_backward(call.backward({}));
+    const reference::Tensor dk = call.dk();
+    context.context_parallel_attention_backward(of.problem, call.backward({}), own);
+    CHECK(call.dk().values == dk.values);
+    plan.reset();
+    CHECK_THROWS_AS(attend(), Unavailable);
+  });
+}
