@@ -20,12 +20,12 @@ constexpr double kStudySeconds = 90;  ///< of one lesson, at most
 constexpr double kGpuShare = 0.05;    ///< of the GPU's time while candidates are measured
 /// Tensors larger than any L2, and little beside a model; samples that fit between the program's kernels.
 constexpr TrialEffort kEffort{.bytes = 1 << 28, .sample_us = 60, .launches = 1};
-constexpr int kCoresPerThread = 4;  ///< of the process's cores, one in so many compiles candidates
+constexpr int kCoresPerCandidate = 4;  ///< of the process's cores, one in so many compiles candidates
 
 TunerOptions options_of_study(const std::stop_token& stop) {
   TunerOptions options;
   options.budget_seconds = kStudySeconds;
-  options.compile_threads = std::max(1, usable_cores() / kCoresPerThread);
+  options.compile_threads = std::max(1, usable_cores() / kCoresPerCandidate);
   options.gpu_share = kGpuShare;
   options.stop = stop;
   return options;

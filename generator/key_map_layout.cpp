@@ -8,7 +8,7 @@
 namespace fa2 {
 namespace {
 
-std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+std::int64_t blocks_for(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
@@ -26,9 +26,9 @@ KeyMapLayout key_map_layout(const AttentionProblem& p, const KernelConfig& confi
   const std::int64_t rows = has_key_rows ? p.seqlen_k : packed_rows(packing, p.seqlen_q),
                      cols = has_key_rows ? p.seqlen_q : p.seqlen_k;
   KeyMapLayout layout;
-  layout.blocks = divided_up(cols, config.tile_n);
-  layout.words = divided_up(layout.blocks, kBlocksOfWord);
-  layout.tiles = divided_up(rows, config.tile_m);
+  layout.blocks = blocks_for(cols, config.tile_n);
+  layout.words = blocks_for(layout.blocks, kBlocksOfWord);
+  layout.tiles = blocks_for(rows, config.tile_m);
   if (reads.head) layout.heads = has_key_rows ? p.heads_kv : p.heads_q / packing.heads;
   if (reads.batch || p.varlen) layout.batches = p.batch;
   return layout;

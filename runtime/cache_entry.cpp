@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kMagic = "FA2K";
+constexpr std::string_view kEntryMagic = "FA2K";
 constexpr std::uint32_t kFormatVersion = 1;
 constexpr std::size_t kPrefixBytes = 12;
 constexpr std::size_t kHashBytes = 32;
@@ -81,7 +81,7 @@ std::string_view checked_header(std::string_view bytes) {
     throw CacheError(
         fmt::format("truncated: {} of at least {} bytes", bytes.size(), kPrefixBytes + kHashBytes));
   }
-  if (bytes.substr(0, kMagic.size()) != kMagic)
+  if (bytes.substr(0, kEntryMagic.size()) != kEntryMagic)
     throw CacheError("not a kernel file: it does not start with FA2K");
   if (const std::uint32_t version = read_u32(bytes, 4); version != kFormatVersion) {
     const std::string text = fmt::format("format version {}, expected {}", version, kFormatVersion);
@@ -155,7 +155,7 @@ KernelBinary binary_of(const json& header) {
 
 std::vector<std::byte> encode_entry(const KernelBinary& binary) {
   const std::string header = header_of(binary);
-  std::string text(kMagic);
+  std::string text(kEntryMagic);
   append_u32(text, kFormatVersion);
   append_u32(text, static_cast<std::uint32_t>(header.size()));
   text += header;

@@ -12,13 +12,13 @@ using namespace std::chrono_literals;
 
 constexpr auto kPeriod = 50ms;
 
-std::mutex mutex;
+std::mutex interrupt_mutex;
 std::pair<InterruptPoll, void*> current{nullptr, nullptr};
 
 bool is_interrupt_wanted() {
   std::pair<InterruptPoll, void*> asked;
   {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(interrupt_mutex);
     asked = current;
   }
   return asked.first != nullptr && asked.first(asked.second) != 0;
@@ -27,7 +27,7 @@ bool is_interrupt_wanted() {
 }  // namespace
 
 void set_interrupt(InterruptPoll poll, void* data) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(interrupt_mutex);
   current = {poll, data};
 }
 

@@ -56,7 +56,7 @@ CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" C
   _PYTHON_HOST_PLATFORM="linux-$arch" \
   CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \
-  -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${archives[@]}"
+  -C cmake.define.CMAKE_UNITY_BUILD_BATCH_SIZE=64 -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${archives[@]}"
 
 rm -f "$out"/fa2_attention-*_"$arch".whl
 auditwheel repair --plat "$tag" --only-plat -w "$out" "$work"/dist/fa2_attention-*.whl
