@@ -20,8 +20,8 @@ export -f run_part
 build=build-${sanitizers%%,*} instrumented=$sanitizers
 [ "$sanitizers" = thread ] || instrumented+=,fuzzer-no-link  # scripts/fuzz.sh links the same objects
 tools=ON rooms="" tests=$build/tests/fa2_unit_tests
-# Searches configs of so many problems that it takes minutes, and touches no memory that others do not.
-tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*"
+# These search configs of so many problems that they take minutes, and touch no memory that others do not.
+tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*,coverage:?a?pack?for?any?size*,cli?pack:?two?runs?and?two?shards*"
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
   tools=OFF
   [ "$tier" = all ] || rooms="api|autotune|interpreter|parallel|reference|runtime"
