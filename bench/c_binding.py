@@ -1,8 +1,16 @@
 """libfa2's C ABI (include/fa2/c_api.h) for PyTorch tensors, through ctypes."""
 import ctypes as C
+import importlib.util
 import json
+import pathlib
 
-from c_structs import AppendArgs, AppendProblem, Args, BackwardArgs, Problem, Tensor
+# The structs of the package, without the package, which needs its extension.
+_path = pathlib.Path(__file__).parents[1] / "python/fa2/_c_structs.py"
+_spec = importlib.util.spec_from_file_location("c_structs", _path)
+_structs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_structs)
+AppendArgs, AppendProblem, Args = _structs.AppendArgs, _structs.AppendProblem, _structs.Args
+BackwardArgs, Problem, Tensor = _structs.BackwardArgs, _structs.Problem, _structs.Tensor
 
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2

@@ -1,4 +1,4 @@
-// Writes include/fa2/c_call.h and bench/c_structs.py.
+// Writes include/fa2/c_call.h and python/fa2/_c_structs.py.
 #include <algorithm>
 #include <string_view>
 
@@ -166,11 +166,11 @@ std::string c_header() {
 std::string ctypes_module() {
   std::string text =
       "\"\"\"The structs of include/fa2/c_call.h for ctypes. Written by fa2_write_files: do not "
-      "edit.\"\"\"\nimport ctypes as C\n\n\nclass Tensor(C.Structure):\n    _fields_ = [(\"data\", "
-      "C.c_void_p), "
-      "(\"strides\", C.c_int64 * 3)]\n";
+      "edit.\"\"\"\n\nfrom __future__ import annotations\n\nimport ctypes as C\n\n\nclass "
+      "Tensor(C.Structure):\n    _fields_ = [(\"data\", C.c_void_p), (\"strides\", C.c_int64 * 3)]\n";
   for (const DescribedStruct& described : described_structs()) {
-    text += fmt::format("\n\nclass {}(C.Structure):\n    _fields_ = [\n", class_name(described.c_name));
+    const std::string name = class_name(described.c_name);
+    text += fmt::format("\n\nclass {}(C.Structure):\n    _fields_ = [\n", name);
     std::string initial;
     for (const CField& field : described.fields) {
       text += fmt::format("        (\"{}\", {}),\n", field.name, ctypes_of(field.type));
@@ -179,8 +179,9 @@ std::string ctypes_module() {
       if (!is_zero) initial += fmt::format(", {}={}", field.name, field.initial);
     }
     text += fmt::format(
-        "    ]\n\n    @classmethod\n    def new(cls):\n        return cls(struct_size=C.sizeof(cls){})\n",
-        initial);
+        "    ]\n\n    @classmethod\n    def new(cls) -> {}:\n        return "
+        "cls(struct_size=C.sizeof(cls){})\n",
+        name, initial);
   }
   return text;
 }

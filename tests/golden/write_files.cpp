@@ -30,7 +30,7 @@ std::string with_block(const std::string& text, const WrittenBlock& block) {
 std::map<std::string, std::string> written_files(const std::filesystem::path& source) {
   std::map<std::string, std::string> files = rust_files();
   files.insert({{"include/fa2/c_call.h", c_header()},
-                {"bench/c_structs.py", ctypes_module()},
+                {"python/fa2/_c_structs.py", ctypes_module()},
                 {"docs/call.md", document()}});
   for (const WrittenBlock& block : written_blocks()) {
     const auto [file, is_first] = files.try_emplace(block.path);

@@ -17,7 +17,7 @@ struct WrittenBlock {
 std::vector<WrittenBlock> written_blocks();
 
 std::string c_header();       ///< include/fa2/c_call.h
-std::string ctypes_module();  ///< bench/c_structs.py
+std::string ctypes_module();  ///< python/fa2/_c_structs.py
 std::string document();       ///< docs/call.md
 
 /// Returns the files of the Rust crate: C structs, and the safe structs of each operation.

@@ -1,4 +1,7 @@
 """The structs of include/fa2/c_call.h for ctypes. Written by fa2_write_files: do not edit."""
+
+from __future__ import annotations
+
 import ctypes as C
 
 
@@ -47,7 +50,7 @@ class Problem(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> Problem:
         return cls(struct_size=C.sizeof(cls), batch=1, heads_q=1)
 
 
@@ -92,7 +95,7 @@ class Args(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> Args:
         return cls(struct_size=C.sizeof(cls))
 
 
@@ -112,7 +115,7 @@ class BackwardArgs(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> BackwardArgs:
         return cls(struct_size=C.sizeof(cls))
 
 
@@ -143,7 +146,7 @@ class AppendProblem(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> AppendProblem:
         return cls(struct_size=C.sizeof(cls), head_dim=128, causal_positions=1, batch=1, heads_kv=1, seqlen_q=1, seqlen_new=1, cache_entries=1)
 
 
@@ -172,7 +175,7 @@ class AppendArgs(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> AppendArgs:
         return cls(struct_size=C.sizeof(cls))
 
 
@@ -191,7 +194,7 @@ class MergeProblem(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> MergeProblem:
         return cls(struct_size=C.sizeof(cls), head_dim=128, parts=1, batch=1, heads=1, seqlen=1)
 
 
@@ -208,5 +211,5 @@ class MergeArgs(C.Structure):
     ]
 
     @classmethod
-    def new(cls):
+    def new(cls) -> MergeArgs:
         return cls(struct_size=C.sizeof(cls))
