@@ -1,0 +1,209 @@
+"""Plans of attention over sharded tokens, and their memo by process group."""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import sys
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _core, _hooks, _library
+from ._c_structs import Args, BackwardArgs, Problem, Tensor
+from ._communicator import Communicator, exists
+from ._shards import Layout, handle_of
+
+GRADIENTS, D_SINKS, BITWISE = 7, 8, 256  # of fa2/c_backward.h
+_HOST = -2  # FA2_INTERPRETER_DEVICE
+_MOST_PLANS = 64  # of a group and device: documents of other lengths need other plans
+DTYPES = {torch.float16: 0, torch.bfloat16: 1}
+
+
+class Request(NamedTuple):
+    """What ranks make a plan for. Must be equal on all of them."""
+
+    dtype: torch.dtype
+    batch: int
+    heads: int
+    heads_kv: int
+    head_dim: int
+    head_dim_v: int
+    layout: Layout
+    mask: int
+    window: tuple[int, int]
+    softcap: bool
+    alibi: bool
+    sinks: bool
+    dropout: bool
+    scheme: int
+    groups: int
+    gradients: int  #: of fa2/c_backward.h; 0: none
+
+    def problem(self) -> Problem:
+        """Returns the problem of all tokens."""
+        p, layout = Problem.new(), self.layout
+        p.dtype, p.mask = DTYPES[self.dtype], self.mask
+        p.head_dim, p.head_dim_v = self.head_dim, self.head_dim_v
+        p.batch, p.heads_q, p.heads_kv = self.batch, self.heads, self.heads_kv
+        p.seqlen_q = p.seqlen_k = layout.tokens
+        p.has_window_left, p.has_window_right = (side >= 0 for side in self.window)
+        p.window_left, p.window_right = (max(side, 0) for side in self.window)
+        p.softcap, p.alibi, p.sinks, p.dropout = self.softcap, self.alibi, self.sinks, self.dropout
+        if (borders := layout.cu_seqlens) is not None:
+            p.varlen, p.batch, p.total_q, p.total_k = 1, len(borders) - 1, layout.tokens, layout.tokens
+            p.seqlen_q = p.seqlen_k = max((end - begin for begin, end in zip(borders, borders[1:])), default=0)
+        return p
+
+
+class Numbers(NamedTuple):
+    """The options of a run."""
+
+    softcap: float = 0.0
+    softmax_scale: float | None = None
+    dropout_p: float = 0.0
+    dropout_seed: int = 0
+    dropout_offset: int = 0
+    dropout_state: torch.Tensor | None = None  #: in place of both numbers
+    alibi_slopes: torch.Tensor | None = None
+    sinks: torch.Tensor | None = None
+
+
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """Returns x, or a copy if its rows do not begin at multiples of 16 bytes, which ranks promise each other."""
+    *strides, last = x.stride()
+    fits = last == 1 and x.data_ptr() % 16 == 0 and all(stride > 0 and stride % 8 == 0 for stride in strides)
+    return x if fits else x.clone(memory_format=torch.contiguous_format)
+
+
+def _operand(x: torch.Tensor | None) -> Tensor:
+    """Returns the struct of a (batch, tokens, heads, dim) or (tokens, heads, dim) tensor."""
+    if x is None:
+        return Tensor()
+    row, head = x.stride()[-3:-1]
+    return Tensor(_address(x), (C.c_int64 * 3)(x.stride(0) if x.ndim == 4 else row * len(x), head, row))
+
+
+#: What tensors of ranks without tokens point to.
+_nowhere = torch.empty(16, dtype=torch.uint8)
+
+
+def _address(x: torch.Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr() or _nowhere.data_ptr()
+
+
+class NativePlan:
+    """A rank's fa2_context_parallel_plan."""
+
+    def __init__(self, communicator: Communicator, request: Request) -> None:
+        self._communicator = communicator
+        self._done: Any = None  # an event behind the last run
+        self.gradients = request.gradients
+        cuda = communicator.device.type == "cuda"
+        self._device = communicator.device.index if cuda else _HOST
+        options = _library.ContextParallelOptions(
+            C.sizeof(_library.ContextParallelOptions), request.scheme, request.groups, request.gradients
+        )
+        borders = request.layout.cu_seqlens
+        documents = (None, 0) if borders is None else (_library.longs(borders), len(borders) - 1)
+        layout, handle, size = handle_of(request.layout), C.c_void_p(), C.c_size_t()
+        try:
+            communicator.call(
+                *("context_parallel_plan_create", None, request.problem(), layout, *documents, communicator.handle),
+                *(options, self._device, C.byref(handle)),
+            )
+        finally:
+            _library.call("shard_layout_destroy", layout)
+        self._handle = handle
+        _library.call("context_parallel_plan_workspace_bytes", handle, C.byref(size))
+        self._workspace_bytes = size.value if cuda else 0  # the interpreter's own memory has the alignment
+
+    def __del__(self) -> None:
+        if sys.is_finalizing() or not hasattr(self, "_handle"):
+            return
+        if self._done is not None:
+            self._done.synchronize()
+        _library.call("context_parallel_plan_destroy", self._handle)
+
+    def explain(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(_library.text_of("context_parallel_plan_explain", self._handle))
+        return found
+
+    def _call(self, name: str, args: Any) -> None:
+        if self._device == _HOST:
+            return self._communicator.call(name, self._handle, args, None)
+        workspace = torch.empty(self._workspace_bytes, dtype=torch.uint8, device=self._communicator.device)
+        args.workspace = workspace.data_ptr() or None
+        self._communicator.call(name, self._handle, args, _hooks.current_stream(self._device))
+        if torch.cuda.is_current_stream_capturing():
+            _captured.append(self)
+            return
+        self._done = self._done or torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
+        self._done.record(torch.cuda.current_stream(self._device))
+
+    def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, numbers: Numbers, with_lse: bool) -> Any:
+        """Returns (out, lse), or (out, None). Tensors must be aligned()."""
+        out = _hooks.new_out(q, v.shape[-1])
+        lse = _hooks.new_lse(q) if with_lse else None
+        self._call("context_parallel_plan_run", _args((q, k, v, out, lse), numbers))
+        return out, lse
+
+    def run_backward(
+        self, d_out: torch.Tensor, d_lse: torch.Tensor | None, saved: tuple[Any, ...], numbers: Numbers
+    ) -> tuple[Any, ...]:
+        """Returns the gradients of q, k, v and sinks. saved: q, k, v, out and lse. Tensors must be aligned()."""
+        dq, dk, dv = (_hooks.new_out(x, x.shape[-1]) for x in saved[:3])
+        d_sinks = None if numbers.sinks is None else torch.zeros_like(numbers.sinks)  # stays 0 on ranks without queries
+        forward, args = _args(saved, numbers), BackwardArgs.new()
+        args.forward = C.pointer(forward)
+        args.d_out, args.dq, args.dk, args.dv = (_operand(x) for x in (d_out, dq, dk, dv))
+        args.d_lse, args.d_sinks = _address(d_lse), _address(d_sinks)
+        self._call("context_parallel_plan_run_backward", args)
+        return dq, dk, dv, d_sinks
+
+
+#: Plans that CUDA graphs may run again.
+_captured: list[NativePlan] = []
+
+
+def _args(tensors: tuple[Any, ...], numbers: Numbers) -> Args:
+    """Returns the arguments of q, k, v, out and lse."""
+    args, slopes = Args.new(), numbers.alibi_slopes
+    args.q, args.k, args.v, args.out = (_operand(x) for x in tensors[:4])
+    args.lse, args.softcap, args.dropout_probability = _address(tensors[4]), numbers.softcap, numbers.dropout_p
+    if numbers.softmax_scale is not None:
+        args.has_softmax_scale, args.softmax_scale = 1, numbers.softmax_scale
+    args.alibi_slopes, args.sinks = _address(slopes), _address(numbers.sinks)
+    args.alibi_slopes_per_batch = slopes is not None and slopes.ndim == 2
+    args.dropout_seed, args.dropout_offset = numbers.dropout_seed, numbers.dropout_offset
+    args.dropout_state = _address(numbers.dropout_state)
+    return args
+
+
+class _Memo(NamedTuple):
+    communicator: Communicator
+    plans: dict[Request, NativePlan]  # the last used last
+
+
+#: By groups, until they are destroyed: memos by device.
+_memos: dict[Any, dict[torch.device, _Memo]] = {}
+
+
+def memo_of(group: Any, device: torch.device) -> _Memo:
+    """Returns the communicator of a group and a device, and its plans. All ranks must make it together."""
+    if (made := _memos.get(group, {}).get(device)) is not None:
+        return made
+    for other in [x for x in _memos if not exists(x)]:
+        del _memos[other]
+    made = _Memo(Communicator(group, device), {})
+    _memos.setdefault(group, {})[device] = made
+    return made
+
+
+def plan_of(memo: _Memo, request: Request) -> NativePlan:
+    """Returns the plan of a request. All ranks must call this in the same order, and so meet the same hits."""
+    plan = memo.plans.pop(request, None) or NativePlan(memo.communicator, request)
+    memo.plans[request] = plan
+    if len(memo.plans) > _MOST_PLANS:
+        del memo.plans[next(iter(memo.plans))]
+    return plan
