@@ -11,6 +11,7 @@ import torch
 
 from . import _core, _hooks, _library
 from ._c_structs import Args, BackwardArgs, Problem, Tensor
+from ._call import MASKS
 from ._communicator import Communicator, exists
 from ._shards import Layout, handle_of
 
@@ -18,6 +19,7 @@ GRADIENTS, D_SINKS, BITWISE = 7, 8, 256  # of fa2/c_backward.h
 _HOST = -2  # FA2_INTERPRETER_DEVICE
 _MOST_PLANS = 64  # of a group and device: documents of other lengths need other plans
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
+SCHEMES = {"automatic": 0, "gather_heads": 1, "local": 2}
 
 
 class Request(NamedTuple):
@@ -30,25 +32,25 @@ class Request(NamedTuple):
     head_dim: int
     head_dim_v: int
     layout: Layout
-    mask: int
-    window: tuple[int, int]
+    causal: Any  #: a key of MASKS
+    window_size: tuple[int, int]
     softcap: bool
     alibi: bool
     sinks: bool
     dropout: bool
-    scheme: int
+    scheme: str
     groups: int
     gradients: int  #: of fa2/c_backward.h; 0: none
 
     def problem(self) -> Problem:
         """Returns the problem of all tokens."""
         p, layout = Problem.new(), self.layout
-        p.dtype, p.mask = DTYPES[self.dtype], self.mask
+        p.dtype, p.mask = DTYPES[self.dtype], MASKS[self.causal]
         p.head_dim, p.head_dim_v = self.head_dim, self.head_dim_v
         p.batch, p.heads_q, p.heads_kv = self.batch, self.heads, self.heads_kv
         p.seqlen_q = p.seqlen_k = layout.tokens
-        p.has_window_left, p.has_window_right = (side >= 0 for side in self.window)
-        p.window_left, p.window_right = (max(side, 0) for side in self.window)
+        p.has_window_left, p.has_window_right = (side >= 0 for side in self.window_size)
+        p.window_left, p.window_right = (max(side, 0) for side in self.window_size)
         p.softcap, p.alibi, p.sinks, p.dropout = self.softcap, self.alibi, self.sinks, self.dropout
         if (borders := layout.cu_seqlens) is not None:
             p.varlen, p.batch, p.total_q, p.total_k = 1, len(borders) - 1, layout.tokens, layout.tokens
@@ -102,7 +104,7 @@ class NativePlan:
         cuda = communicator.device.type == "cuda"
         self._device = communicator.device.index if cuda else _HOST
         options = _library.ContextParallelOptions(
-            C.sizeof(_library.ContextParallelOptions), request.scheme, request.groups, request.gradients
+            C.sizeof(_library.ContextParallelOptions), SCHEMES[request.scheme], request.groups, request.gradients
         )
         borders = request.layout.cu_seqlens
         documents = (None, 0) if borders is None else (_library.longs(borders), len(borders) - 1)

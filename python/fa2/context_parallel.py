@@ -6,14 +6,15 @@
     x = cp.shard(x, layout)  # (batch, tokens, ...): this rank's part; likewise cp.positions() and cp.shift_labels()
     out = cp.attention(q, k, v, layout=layout, causal=True)  # of all tokens, for this rank's queries
 
-Ranks must call attention(), plan(), Plan.run() and backwards in the same order, and with the same options. The first call of a
-problem makes a plan together: there a rank with other options is an error that every rank raises. A mistake that a rank finds
-alone, such as a wrong shape, is raised at once on that rank, and the others wait for it until their group's timeout.
+Ranks must call attention(), plan(), Plan.run() and backwards in the same order, and with the same options. On the CPU, and with
+FA2_CHECK=1, every call compares them, and every rank raises what any rank finds. Without, CUDA's ranks compare them when a plan
+is made. A rank that then has other options, or finds a mistake in its own, leaves the others waiting until a timeout.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any, Literal, Union
 
 import torch
@@ -22,7 +23,7 @@ import torch.distributed as dist
 from . import _core, _hooks, _mistakes, _torch
 from ._call import MASKS
 from ._communicator import group_of
-from ._shard_plan import BITWISE, D_SINKS, DTYPES, GRADIENTS, NativePlan, Numbers, Request, aligned, memo_of, plan_of
+from ._shard_plan import BITWISE, D_SINKS, DTYPES, GRADIENTS, NativePlan, Numbers, Request, SCHEMES, aligned, memo_of, plan_of
 from ._shards import Layout, borders_of, positions, shard, shift_labels, unshard
 from ._torch_run import no_gradients
 from ._types import Causal
@@ -31,7 +32,7 @@ __all__ = ["Layout", "Plan", "attention", "plan", "positions", "shard", "shift_l
 
 Scheme = Literal["automatic", "gather_heads", "local"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
-_SCHEMES: dict[Any, int] = {"automatic": 0, "gather_heads": 1, "local": 2}
+_CAUSAL = (False, "bottom_right", "top_left")
 _LAYOUTS = ("zigzag", "contiguous")
 
 
@@ -170,6 +171,73 @@ def _require_tensors(q: Any, k: Any, v: Any, found: dict[str, str]) -> None:
     raise _mistakes.invalid_request(lines, kind=_core.InvalidType)
 
 
+def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic: bool, gradients: bool, options: dict[str, Any]) -> Request:
+    """Returns what the rank asks for. Raises everything that is wrong with it."""
+    o = options
+    wrong = _mistakes.find({"q": q, "k": k, "v": v, "deterministic": deterministic, **{x: o[x] for x in o if x != "layout"}})[0]
+    if not isinstance(o["scheme"], str) or o["scheme"] not in SCHEMES:
+        wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads" or "local"'
+    if not isinstance(o["groups"], int) or o["groups"] < 0:
+        wrong["groups"] = f"groups = {_hooks.text_of(o['groups'])}, must be an integer from 0 on: 0 to have it chosen"
+    _require_tensors(q, k, v, wrong)
+    broken, layout, borders = list(wrong.values()), o["layout"], borders_of(cu_seqlens)
+    is_packed = borders is not None or (isinstance(layout, Layout) and layout.cu_seqlens is not None)
+    _check_shapes(q, k, v, is_packed, broken)
+    _check_head_numbers(q, o["alibi_slopes"], o["sinks"], is_packed, broken)
+    rank, ranks, own = dist.get_rank(group), dist.get_world_size(group), q.shape[-3]
+    found = _layout_of(layout, borders, own, ranks, broken)
+    if found is not None and len(found.ranks) != ranks:
+        broken.append(f"layout.ranks = {len(found.ranks)}, must be {ranks} = ranks of the group")
+    elif found is not None and found.tokens_of(rank) != own:
+        broken.append(f"q.shape[-3] = {own}, must be {found.tokens_of(rank)} = tokens of rank {rank} in {found}")
+    if broken:
+        raise _mistakes.invalid_request(broken)
+    if gradients and (error := no_gradients(q, k, v)) is not None:
+        raise error
+    wanted = GRADIENTS | (D_SINKS if o["sinks"] is not None else 0) | (BITWISE if _torch.wants_bits(deterministic) else 0)
+    left, right = o["window_size"]
+    return Request(
+        dtype=q.dtype,
+        batch=1 if is_packed else q.shape[0],
+        heads=q.shape[-2],
+        heads_kv=k.shape[-2],
+        head_dim=q.shape[-1],
+        head_dim_v=v.shape[-1],
+        layout=found,
+        causal=_CAUSAL[MASKS[o["causal"]]],
+        window_size=(int(left), int(right)),
+        softcap=o["softcap"] > 0,
+        alibi=o["alibi_slopes"] is not None,
+        sinks=o["sinks"] is not None,
+        dropout=o["dropout_p"] > 0,
+        scheme=o["scheme"],
+        groups=o["groups"],
+        gradients=wanted if gradients else 0,
+    )
+
+
+def _all_check(q: Any) -> bool:
+    """Returns whether ranks compare all requests, not only new ones: on the CPU, and with FA2_CHECK=1, because it takes time."""
+    if not getattr(q, "is_cuda", False):
+        return True
+    return os.environ.get("FA2_CHECK") == "1" and not torch.cuda.is_current_stream_capturing()
+
+
+def _agree(group: Any, request: Request | None, error: _core.InvalidRequest | None) -> None:
+    """Raises `error`, what other ranks have found wrong, or how their requests differ from rank 0's."""
+    told: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(told, (request, error and str(error)), group)
+    if error is not None:
+        raise error
+    broken = [f"request of rank {rank} = {text}" for rank, (_, text) in enumerate(told) if text is not None]
+    for rank, (other, _) in enumerate(told if not broken else []):
+        for name, first, value in zip(Request._fields, told[0][0], other):
+            if value != first:
+                broken.append(f"{name} of rank {rank} = {value}, must equal rank 0's, {first}")
+    if broken:
+        raise _mistakes.invalid_request(broken)
+
+
 def plan(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -194,40 +262,22 @@ def plan(
 
     q, k, v: like those of its runs. gradients: whether it has a backward; None: if a tensor requires gradients.
     """
-    given = dict(q=q, k=k, v=v, alibi_slopes=alibi_slopes, sinks=sinks, causal=causal, window_size=window_size, softcap=softcap)
-    wrong = _mistakes.find({**given, "softmax_scale": softmax_scale, "dropout_p": dropout_p, "deterministic": deterministic})[0]
-    if not isinstance(scheme, str) or scheme not in _SCHEMES:
-        wrong["scheme"] = f'scheme = {_hooks.text_of(scheme)}, must be "automatic", "gather_heads" or "local"'
-    if not isinstance(groups, int) or groups < 0:
-        wrong["groups"] = f"groups = {_hooks.text_of(groups)}, must be an integer from 0 on: 0 to have it chosen"
-    _require_tensors(q, k, v, wrong)
-    broken = list(wrong.values())
-    group = group_of(group)
-    borders = borders_of(cu_seqlens)
-    is_packed = borders is not None or (isinstance(layout, Layout) and layout.cu_seqlens is not None)
-    _check_shapes(q, k, v, is_packed, broken)
-    _check_head_numbers(q, alibi_slopes, sinks, is_packed, broken)
-    rank, ranks, own = dist.get_rank(group), dist.get_world_size(group), q.shape[-3]
-    found = _layout_of(layout, borders, own, ranks, broken)
-    if found is not None and len(found.ranks) != ranks:
-        broken.append(f"layout.ranks = {len(found.ranks)}, must be {ranks} = ranks of the group")
-    elif found is not None and found.tokens_of(rank) != own:
-        broken.append(f"q.shape[-3] = {own}, must be {found.tokens_of(rank)} = tokens of rank {rank} in {found}")
-    if broken:
-        raise _mistakes.invalid_request(broken)
+    group, request, error = group_of(group), None, None
     if gradients is None:
-        gradients = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, sinks))
-    if gradients and (error := no_gradients(q, k, v)) is not None:
-        raise error
-    wanted = GRADIENTS | (D_SINKS if sinks is not None else 0) | (BITWISE if _torch.wants_bits(deterministic) else 0)
-    request = Request(
-        *(q.dtype, 1 if is_packed else q.shape[0], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], found),
-        *(MASKS[causal], (int(window_size[0]), int(window_size[1])), softcap > 0, alibi_slopes is not None, sinks is not None),
-        *(dropout_p > 0, _SCHEMES[scheme], groups, wanted if gradients else 0),
-    )
+        gradients = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v, sinks))
+    options: dict[str, Any] = dict(layout=layout, scheme=scheme, groups=groups, causal=causal, window_size=window_size, softcap=softcap)
+    options.update(alibi_slopes=alibi_slopes, sinks=sinks, softmax_scale=softmax_scale, dropout_p=dropout_p)
+    try:
+        request = _request(q, k, v, group, cu_seqlens, deterministic, gradients, options)
+    except _core.InvalidRequest as wrong:
+        error = wrong
+    if _all_check(q):
+        _agree(group, request, error)
+    if request is None:
+        raise error or AssertionError
     native = plan_of(memo_of(group, q.device), request)
     numbers = Numbers(softcap, softmax_scale, dropout_p, 0, 0, None, alibi_slopes, None if sinks is None else sinks.float())
-    return Plan(native, group, found, _like(q, k, v), numbers)
+    return Plan(native, group, request.layout, _like(q, k, v), numbers)
 
 
 def attention(
