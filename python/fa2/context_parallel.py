@@ -19,6 +19,7 @@ from typing import Any, Literal, Union
 
 import torch
 import torch.distributed as dist
+from torch._compile import _disable_dynamo as outside_graphs  # torch.compiler.disable() imports Dynamo here, for seconds
 
 from . import _core, _hooks, _mistakes, _torch
 from ._call import MASKS
@@ -88,7 +89,7 @@ def _like(q: Any, k: Any, v: Any) -> Any:
     return q.dtype, q.device, q.shape, k.shape, v.shape
 
 
-@torch.compiler.disable  # type: ignore[misc, untyped-decorator, unused-ignore]
+@outside_graphs
 def _run(plan: Plan, q: Any, k: Any, v: Any, return_lse: bool, seed: int | None, offset: int) -> Any:
     if _like(q, k, v) != plan._like:
         texts = (", ".join(map(str, (dtype, device, *map(tuple, shapes)))) for dtype, device, *shapes in (_like(q, k, v), plan._like))
@@ -332,4 +333,4 @@ def attention(
     return found.run(q, k, v, return_lse=return_lse, dropout_seed=dropout_seed, dropout_offset=dropout_offset)
 
 
-_plan: Any = torch.compiler.disable(plan)  # type: ignore[no-untyped-call, unused-ignore]
+_plan: Any = outside_graphs(plan)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import pickle
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -196,6 +198,34 @@ def test_plans_explain(pool: RankPool) -> None:
     assert [x["scheme"] for x in found] == ["gather_heads"] * 2 and [x["tokens"] for x in found] == [48, 48]
     # All keys but those behind its queries: rank 0 gets 48 tokens, rank 1 those before 72.
     assert sum(found[0]["received_bytes"]) == 48 * 2 * HEADS_KV * 2 * DIM * 2 == found[1]["sent_bytes"][0]
+
+
+def run_the_page(group: Any, code: str) -> None:
+    x, labels = random(1, 2 * TOKENS, 4, 32), torch.arange(2 * TOKENS)[None]
+    names: dict[str, Any] = dict(dist=dist, x=x, labels=labels, project=lambda x, _: (x, x, x))
+    exec(code, names)
+    assert worst(names["whole"], fa2.attention(x, x, x, causal=True)) < 1.6e-2
+    assert names["labels"].shape[1] == names["x"].shape[1]
+
+
+def test_the_example_of_the_page_runs(pool: RankPool) -> None:
+    page = (pathlib.Path(__file__).parents[2] / "docs/python.md").read_text().split("## Several GPUs")[1]
+    pool.run(3, run_the_page, re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
+
+
+def run_compiled(group: Any) -> None:
+    def block(q: Any, k: Any, v: Any) -> Any:
+        return cp.attention(q + 0, k, v, group=group, causal=True) * 2
+
+    made = [x.requires_grad_() for x in qkv()]
+    expected, out = block(*made), torch.compile(block, backend="eager")(*made)
+    assert torch.equal(out, expected)
+    for a, b in zip(*(torch.autograd.grad(x.float().sum(), made) for x in (out, expected))):
+        assert torch.equal(a, b)
+
+
+def test_compiled_code_runs_it_outside_of_graphs(pool: RankPool) -> None:
+    pool.run(1, run_compiled)
 
 
 # ---- gradients ----
