@@ -99,6 +99,8 @@ def _run(plan: Plan, q: Any, k: Any, v: Any, return_lse: bool, seed: int | None,
         numbers = numbers._replace(dropout_state=_draw(plan._group, q.device))
     elif numbers.dropout_p and seed is not None:
         numbers = numbers._replace(dropout_seed=seed, dropout_offset=offset)
+    if numbers.sinks is not None:
+        numbers = numbers._replace(sinks=numbers.sinks.float())
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, numbers.sinks)):
         if not native.gradients:
             raise _core.InvalidRequest("requires_grad = True, must be False with a plan without gradients: pass gradients=True to plan()")
@@ -163,7 +165,7 @@ def _require_tensors(q: Any, k: Any, v: Any, found: dict[str, str]) -> None:
         raise _mistakes.invalid_request(lines, kind=_core.InvalidType)
     if not all(isinstance(x, torch.Tensor) for x in tensors):
         lines.append("q, k, v = arrays, must be PyTorch tensors: pass torch.from_numpy(q)")
-    elif not _torch.is_plain(q, k, v) or q.device.type not in ("cpu", "cuda"):
+    elif any(type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors) or q.device.type not in ("cpu", "cuda"):
         lines.append("q, k, v = subclasses, or tensors of another device, must be plain tensors on CUDA or the CPU")
     elif wrong := {str(x.dtype) for x in tensors if x.dtype not in DTYPES or x.dtype != q.dtype}:
         lines.append(f"q, k, v = tensors of {', '.join(sorted(wrong))}, must be all float16 or all bfloat16")
@@ -184,6 +186,8 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
     broken, layout, borders = list(wrong.values()), o["layout"], borders_of(cu_seqlens)
     is_packed = borders is not None or (isinstance(layout, Layout) and layout.cu_seqlens is not None)
     _check_shapes(q, k, v, is_packed, broken)
+    if min(x.ndim for x in (q, k, v)) < 3:
+        raise _mistakes.invalid_request(broken)
     _check_head_numbers(q, o["alibi_slopes"], o["sinks"], is_packed, broken)
     rank, ranks, own = dist.get_rank(group), dist.get_world_size(group), q.shape[-3]
     found = _layout_of(layout, borders, own, ranks, broken)
@@ -224,17 +228,17 @@ def _all_check(q: Any) -> bool:
     return os.environ.get("FA2_CHECK") == "1" and not torch.cuda.is_current_stream_capturing()
 
 
-def _agree(group: Any, request: Request | None, error: _core.InvalidRequest | None) -> None:
-    """Raises `error`, what other ranks have found wrong, or how their requests differ from rank 0's."""
+def _agree(group: Any, said: dict[str, Any] | None, error: _core.InvalidRequest | None) -> None:
+    """Raises `error`, what other ranks have found wrong, or how they ask otherwise than rank 0. said: the rank's options."""
     told: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(told, (request, error and str(error)), group)
+    dist.all_gather_object(told, (said, error and "; ".join(str(error).split("\n  "))), group)
     if error is not None:
         raise error
-    broken = [f"request of rank {rank} = {text}" for rank, (_, text) in enumerate(told) if text is not None]
+    broken = [f'request of rank {rank} = "{text}", must break no rule' for rank, (_, text) in enumerate(told) if text is not None]
     for rank, (other, _) in enumerate(told if not broken else []):
-        for name, first, value in zip(Request._fields, told[0][0], other):
-            if value != first:
-                broken.append(f"{name} of rank {rank} = {value}, must equal rank 0's, {first}")
+        for name, first in told[0][0].items():
+            if other[name] != first:
+                broken.append(f"{name} of rank {rank} = {other[name]}, must equal rank 0's, {first}")
     if broken:
         raise _mistakes.invalid_request(broken)
 
@@ -273,12 +277,13 @@ def plan(
     except _core.InvalidRequest as wrong:
         error = wrong
     if _all_check(q):
-        _agree(group, request, error)
+        numbers = dict(softcap=softcap, softmax_scale=softmax_scale, dropout_p=dropout_p)
+        _agree(group, None if request is None else {**request._asdict(), **numbers}, error)
     if request is None:
         raise error or AssertionError
     native = plan_of(memo_of(group, q.device), request)
-    numbers = Numbers(softcap, softmax_scale, dropout_p, 0, 0, None, alibi_slopes, None if sinks is None else sinks.float())
-    return Plan(native, group, request.layout, _like(q, k, v), numbers)
+    of_runs = Numbers(softcap, softmax_scale, dropout_p, 0, 0, None, alibi_slopes, sinks)
+    return Plan(native, group, request.layout, _like(q, k, v), of_runs)
 
 
 def attention(

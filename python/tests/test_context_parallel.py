@@ -302,6 +302,7 @@ def differ(group: Any) -> list[str]:
         error_of(cp.attention, *mine, group=group, layout=layout, groups=rank // 2 + 1, causal=True),
         error_of(cp.attention, *mine, group=group, layout=layout, causal="always" if rank == 2 else True),
         error_of(cp.attention, *mine, group=group, layout=layout, scheme="local"),
+        error_of(cp.attention, *mine, group=group, layout=layout, softmax_scale=1.0 + rank // 2),
     ]
     assert all(isinstance(x, fa2.InvalidRequest) for x in made)
     return [str(x) for x in made]
@@ -311,8 +312,9 @@ def test_every_rank_names_the_one_with_other_options(pool: RankPool) -> None:
     for rank, texts in enumerate(pool.run(3, differ)):
         assert "1 rule broken:" in texts[0] and "causal of rank 1 = False, must equal rank 0's, bottom_right" in texts[0]
         assert "groups of rank 2 = 2, must equal rank 0's, 1" in texts[1]
-        assert "causal = 'always', must be True" in texts[2] and (rank == 2) != ("request of rank 2 = " in texts[2])
+        assert "causal = 'always', must be True" in texts[2] and (rank == 2) != ('request of rank 2 = "' in texts[2])
         assert "scheme = local, must not be local" in texts[3]
+        assert "1 rule broken:" in texts[4] and "softmax_scale of rank 2 = 2.0, must equal rank 0's, 1.0" in texts[4]
 
 
 def find_mistakes(group: Any) -> None:
@@ -334,11 +336,13 @@ def find_mistakes(group: Any) -> None:
         (dict(sinks=torch.zeros(3)), "sinks = (3,) on cpu, must be (4,)"),
         (dict(alibi_slopes=torch.zeros(4).half()), "must be (4,) or (2, 4) of float32"),
         (dict(sinks=[1.0]), "sinks = [1.0], must be a PyTorch tensor"),
+        (dict(deterministic="no"), "deterministic = 'no', must be True or False"),
         (dict(groups=1.5), "groups = 1.5, must be an integer"),
     ):
         assert text in str(error_of(cp.attention, q, k, v, group=group, **options))
+    assert "must be (batch, tokens, heads, head_dim)" in str(error_of(cp.attention, q[0, 0], k, v, group=group))
     assert "must be even" in str(error_of(cp.attention, *(x[:, :31] for x in (q, k, v)), group=group))
-    for tensors in ((q, k.float(), v), (q.float(), k, v), ([1], k, v)):
+    for tensors in ((q, k.float(), v), (q.float(), k, v), ([1], k, v), (q.to_sparse(), k, v), (q.to("meta"), k, v)):
         assert isinstance(error_of(cp.attention, *tensors, group=group), fa2.InvalidType)
     wide = torch.zeros(1, 32, 2, 264, dtype=torch.float16)
     assert "gradients" in str(error_of(cp.attention, wide.clone().requires_grad_(), wide, wide, group=group))
