@@ -227,9 +227,10 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
       make.backward = [&](const AttentionProblem& p) {
         return backward_plan(p, gpu.ordinal, request.gradients, options.plan);
       };
-    make.kernel = [&](const RowKernel& kernel) {
-      return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel;
+    make.append = [&](const RowKernel& kernel) {
+      return impl_->load_kernel_of(Operation::append, kernel, gpu, nullptr).kernel;
     };
+    make.sum = [&](const RowKernel& kernel) { return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel; };
     impl->engine.emplace(made.work, communicator, make);
     impl->scratch =
         impl_->scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });

@@ -70,7 +70,7 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
     impl->problem = PlannedProblem(own, options);
     impl->device = gpu.ordinal;
     const auto load = [&](const RowKernel& kernel) {
-      return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel;
+      return impl_->load_kernel_of(Operation::merge, kernel, gpu, nullptr).kernel;
     };
     impl->engine.emplace(whole, communicator, plan(own, gpu.ordinal, options), load, options.row_alignment);
     impl->scratch =

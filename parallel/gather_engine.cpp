@@ -87,7 +87,7 @@ GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMake
   if (of_.is_local) return group;
   add_copies(group, make);
   if (make.backward && of_.gradients.dk)
-    group.sum = plan_sum(group.sum_problem, make.kernel(sum_kernel(group.sum_problem, of_.alignment)));
+    group.sum = plan_sum(group.sum_problem, make.sum(sum_kernel({p, {of_.alignment}})));
   return group;
 }
 
@@ -102,7 +102,7 @@ void GatherEngine::add_copies(Group& group, const PlanMaker& make) {
   copy.cache_entries = entries;
   copy.cache_rows = of_.gather.rows;
   copy.batch = entries;
-  const auto kernel = make.kernel(append_kernel({p, {of_.alignment}}));
+  const auto kernel = make.append(append_kernel({p, {of_.alignment}}));
   if (entries > 1 || of_.gather.own.size() == 1) {
     for (const RowCopy& own : of_.gather.own) {
       copy.seqlen_new = own.rows;

@@ -9,6 +9,7 @@
 #include <parallel/rank_work.h>
 #include <parallel/stream_pair.h>
 #include <planning/plan.h>
+#include <planning/row_kernels.h>
 #include <planning/sum_parts.h>
 
 #include <array>
@@ -25,7 +26,8 @@ namespace fa2 {
 struct PlanMaker {
   std::function<AttentionPlan(const AttentionProblem&)> forward;
   std::function<BackwardPlan(const AttentionProblem&)> backward;  ///< empty without gradients
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> kernel;
+  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> append;
+  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> sum;
 };
 
 /// What one rank does, for all groups.

@@ -3,11 +3,15 @@
 #include <planning/row_kernels.h>
 
 namespace fa2 {
+namespace {
 
+/// `rows`: a problem with the fields that the kernel reads. `options`: the caller's.
 RowKernel row_kernel(KernelId kernel, const AttentionProblem& rows, PlanOptions options) {
   if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
   return {{rows.normalized(), options}, default_config(kernel)};
 }
+
+}  // namespace
 
 RowKernel append_kernel(const PlannedProblem& problem) {
   AttentionProblem rows;
@@ -26,6 +30,14 @@ RowKernel merge_kernel(const PlannedProblem& problem) {
   rows.head_dim = problem.normalized().head_dim_v;
   rows.lse_base = problem.lse_base;
   return row_kernel(KernelId::merge, rows, problem);
+}
+
+RowKernel sum_kernel(const PlannedProblem& problem) {
+  AttentionProblem rows;
+  rows.dtype = problem.dtype;
+  rows.head_dim = problem.head_dim;
+  rows.head_dim_v = problem.head_dim_v;
+  return row_kernel(KernelId::sum_parts, rows, problem);
 }
 
 }  // namespace fa2

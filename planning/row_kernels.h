@@ -1,4 +1,5 @@
-// The specs of the kernels of append() and merge(), which depend only on dtype, head dims, alignment and, for append(), kv_type.
+// The specs of the kernels of append(), of merge() and of sums over ranks, which depend only on dtype, head dims, alignment and, for
+// append(), kv_type.
 #pragma once
 
 #include <fa2/config.h>
@@ -14,13 +15,13 @@ struct RowKernel {
   KernelSpec spec(const Arch& arch) const { return {traits_of(problem), config, arch}; }
 };
 
-/// Returns the kernel for `rows`, a problem with the fields that it reads, and the options of a caller.
-RowKernel row_kernel(KernelId kernel, const AttentionProblem& rows, PlanOptions options);
-
 /// Returns the kernel that appends to a cache of this problem's K and V.
 RowKernel append_kernel(const PlannedProblem& problem);
 
 /// Returns the kernel that merges partial outputs like this problem's O.
 RowKernel merge_kernel(const PlannedProblem& problem);
+
+/// Returns the kernel that adds this problem's dK and dV of several ranks.
+RowKernel sum_kernel(const PlannedProblem& problem);
 
 }  // namespace fa2

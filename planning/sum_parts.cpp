@@ -22,14 +22,6 @@ std::vector<Operand> operands_of(const SumProblem& p, const SumArgs& args) {
           sums("dv", args.dv, p.head_dim_v, args.dv_strides)};
 }
 
-RowKernel sum_kernel(const SumProblem& p, RowAlignment alignment) {
-  AttentionProblem rows;
-  rows.dtype = p.dtype;
-  rows.head_dim = p.head_dim;
-  rows.head_dim_v = p.head_dim_v;
-  return row_kernel(KernelId::sum_parts, rows, {alignment});
-}
-
 Plan plan_sum(const SumProblem& problem, std::shared_ptr<const Kernel> kernel) {
   Plan plan;
   plan.add(kernels::sum_parts.make_step(

@@ -4,7 +4,6 @@
 #include <fa2/args.h>
 #include <operation/operands/operands.h>
 #include <planning/plan.h>
-#include <planning/row_kernels.h>
 #include <runtime/kernel.h>
 
 #include <cstdint>
@@ -40,9 +39,6 @@ struct SumArgs {
 };
 
 std::vector<Operand> operands_of(const SumProblem& problem, const SumArgs& args);
-
-/// Returns the kernel for sums whose rows keep the alignment.
-RowKernel sum_kernel(const SumProblem& problem, RowAlignment alignment);
 
 /// Returns the plan. The problem must not be empty.
 Plan plan_sum(const SumProblem& problem, std::shared_ptr<const Kernel> kernel);
