@@ -16,9 +16,6 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 RANKS = 3
-#: Whether ranks can add gradients of keys that other ranks have read.
-GRADIENTS_ACROSS_RANKS = False
-across_ranks = pytest.mark.skipif(not GRADIENTS_ACROSS_RANKS, reason="kernels write no float32 dK and dV yet")
 _SECONDS = 300  # compilers of the interpreter share the machine's cores
 
 

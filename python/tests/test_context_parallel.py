@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 import fa2  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from fa2 import context_parallel as cp  # noqa: E402
-from rank_pool import RankPool, across_ranks, rank_pool  # noqa: E402
+from rank_pool import RankPool, rank_pool  # noqa: E402
 
 TOKENS = 96
 DOCUMENTS = [0, 10, 44, 96]
@@ -268,7 +268,6 @@ def test_gradients_of_documents_that_ranks_hold_alone(pool: RankPool) -> None:
     pool.run(2, differentiate, dict(causal=True, scheme="local"), layout)
 
 
-@across_ranks
 @pytest.mark.parametrize(
     "options, borders",
     [

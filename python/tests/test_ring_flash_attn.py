@@ -14,7 +14,7 @@ import fa2  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from fa2 import context_parallel as cp  # noqa: E402
 from fa2 import ring_flash_attn as rfa  # noqa: E402
-from rank_pool import RankPool, across_ranks, rank_pool  # noqa: E402
+from rank_pool import RankPool, rank_pool  # noqa: E402
 
 TOKENS = 96
 DOCUMENTS = [0, 24, 96]  # whose lengths are multiples of 2 * ranks, for 2 and 3 ranks
@@ -166,7 +166,6 @@ def test_gradients_of_one_rank(pool: RankPool) -> None:
     pool.run(1, llama3, "qkvpacked_", True, CAUSAL, True)
 
 
-@across_ranks
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_gradients(pool: RankPool, ranks: int) -> None:
     for form in FORMS:
