@@ -2,7 +2,7 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <api/parallel_memory.h>
-#include <api/problem_json.h>
+#include <api/problem_statements.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -151,13 +151,15 @@ Sharding sharding_of(const ParallelRequest& request, RequestCheck& found) try {
 std::vector<Statement> statements_of(const ParallelRequest& request, const Sharding& made) {
   const ContextParallelOptions& o = request.options;
   const Gradients& g = request.gradients;
-  return {{"problem", fields_of(PlannedProblem(request.problem, o.plan)).dump()},
-          {"layout", to_string(request.layout)},
-          {"cu_seqlens", fmt::format("{}", fmt::join(request.cu_seqlens, " "))},
-          {"scheme", std::string(to_string(o.scheme))},
-          {"groups", fmt::format("{}", made.work.gather.groups.size())},
-          {"gradients", fmt::format("{} {} {} {} {} {}", g.dq, g.dk, g.dv, g.d_sinks, g.d_captures,
-                                    word_of(g.determinism))}};
+  std::vector<Statement> statements = statements_of(PlannedProblem(request.problem, o.plan));
+  statements.insert(statements.end(),
+                    {{"layout", to_string(request.layout)},
+                     {"cu_seqlens", fmt::format("{}", fmt::join(request.cu_seqlens, " "))},
+                     {"scheme", std::string(to_string(o.scheme))},
+                     {"groups", fmt::format("{}", made.work.gather.groups.size())},
+                     {"gradients", fmt::format("{} {} {} {} {} {}", g.dq, g.dk, g.dv, g.d_sinks, g.d_captures,
+                                               word_of(g.determinism))}});
+  return statements;
 }
 
 ContextParallelExplanation explanation_of(const ParallelRequest& request, const Sharding& made,

@@ -2,7 +2,7 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <api/parallel_memory.h>
-#include <api/problem_json.h>
+#include <api/problem_statements.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
@@ -62,8 +62,7 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
   const ScopedContext current(gpu.ordinal);
   Violations found = broken_rules(problem, options, communicator.size());
   const AttentionProblem whole = problem.normalized();
-  require_same(communicator, {{"problem", fields_of(PlannedProblem(common_part(whole), options)).dump()}},
-               std::move(found));
+  require_same(communicator, statements_of(PlannedProblem(common_part(whole), options)), std::move(found));
   auto impl = std::make_shared<ContextParallelDecodePlan::Impl>();
   make_together(communicator, [&] {
     const AttentionProblem own = decode_problem(whole, communicator.rank());

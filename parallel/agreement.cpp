@@ -9,6 +9,22 @@
 #include <utility>
 
 namespace fa2 {
+namespace {
+
+constexpr char kSeparator = '\0';
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == kSeparator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+}  // namespace
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine) {
   const std::size_t ranks = static_cast<std::size_t>(communicator.size());
@@ -30,20 +46,23 @@ std::string broadcast_text(Communicator& communicator, const std::string& mine, 
 
 void require_same(Communicator& communicator, const std::vector<Statement>& mine,
                   std::vector<Violation> found) {
-  std::string broken;
-  for (const Violation& violation : found) broken += (broken.empty() ? "" : "; ") + to_string(violation);
-  const std::vector<std::string> rules = gather_texts(communicator, broken);
+  std::string told;
+  for (const Violation& violation : found) told += (told.empty() ? "" : "; ") + to_string(violation);
+  for (const Statement& statement : mine) told += kSeparator + statement.text;
+  std::vector<std::vector<std::string>> all;  // of each rank: broken rules, then statements
+  for (const std::string& texts : gather_texts(communicator, told)) all.push_back(parts_of(texts));
   RequestCheck check;
   check.add(std::move(found));
-  for (std::size_t rank = 0; rank < rules.size() && check.empty(); ++rank)
-    if (!rules[rank].empty())
-      check.add(fmt::format("request of rank {}", rank), in_quotes(rules[rank]), "must break no rule");
-  for (const Statement& statement : mine) {
-    const std::vector<std::string> texts = gather_texts(communicator, statement.text);
-    for (std::size_t rank = 1; rank < texts.size(); ++rank)
-      if (texts[rank] != texts[0])
-        check.add(fmt::format("{} of rank {}", statement.name, rank), in_quotes(texts[rank]),
-                  fmt::format("must equal rank 0's, {}", in_quotes(texts[0])));
+  for (std::size_t rank = 0; rank < all.size() && check.empty(); ++rank)
+    if (!all[rank][0].empty())
+      check.add(fmt::format("request of rank {}", rank), in_quotes(all[rank][0]), "must break no rule");
+  check.require_none();
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (all[rank].at(i + 1) == all[0].at(i + 1)) continue;
+      check.add(fmt::format("{} of rank {}", mine[i].name, rank), in_quotes(all[rank][i + 1]),
+                fmt::format("must equal rank 0's, {}", in_quotes(all[0][i + 1])));
+    }
   }
   check.require_none();
 }

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
