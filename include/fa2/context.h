@@ -160,25 +160,27 @@ class FA2_API Context {
   BackwardPlan backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,
                              const PlanOptions& options = {});
 
-  /// Prepares attention over the tokens of `layout`, of which every rank of `communicator` has its own (fa2/context_parallel.h).
-  /// `problem` is that of all tokens, whose queries and keys are the same. With documents it is packed: varlen, total_q and total_k.
-  /// `cu_seqlens`: where documents begin, and the end; on the host; else empty. All ranks must call this with the same arguments, which it
-  /// checks. Returns when all have their kernels, so that no run waits for a compiler. May compile, load and search as plan() does.
-  /// @throws InvalidRequest, also on ranks whose request is right if another's differs; CommunicationError if another rank fails; others as plan().
+  /// Prepares attention over the tokens of `layout` for this rank of `communicator` (fa2/context_parallel.h). `problem` describes all
+  /// tokens: queries and keys are the same ones. With documents it is packed (varlen, total_q and total_k), and `cu_seqlens` says on the
+  /// host where documents begin, and where the last one ends. All ranks must call this with the same arguments, which it checks. Returns
+  /// when all ranks have their kernels, so that no run waits for a compiler. May compile, load and search as plan() does.
+  /// @throws InvalidRequest, on every rank if one rank's request is wrong or differs; CommunicationError if another rank fails; others
+  /// as plan().
   ContextParallelPlan context_parallel_plan(const AttentionProblem& problem, const ShardLayout& layout,
                                             Communicator& communicator, const ContextParallelOptions& options,
                                             const std::vector<std::int64_t>& cu_seqlens = {},
                                             int device = -1);
 
-  /// Run the plan that this context made last for the problem and the communicator, and of which the caller still keeps a copy.
-  /// They make none, because ranks would wait for each other's compilers. @throws Unavailable without such a plan; others as ContextParallelPlan::run().
+  /// Run the plan that this context made last for the problem and the communicator. The caller must still have a copy of it. They make
+  /// no plan, because ranks would wait for each other's compilers. @throws Unavailable without such a plan; others as
+  /// ContextParallelPlan::run().
   void context_parallel_attention(const AttentionProblem& problem, const AttentionArgs& args,
                                   Communicator& communicator, Stream stream = nullptr);
   void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                            Communicator& communicator, Stream stream = nullptr);
 
-  /// Prepares attention of queries over keys that ranks hold (fa2/context_parallel.h). `problem` may differ between ranks in lengths and page_count
-  /// alone. heads_q must be a multiple of the ranks. @throws as context_parallel_plan().
+  /// Prepares attention of queries over sharded keys (fa2/context_parallel.h). Only seqlen_k, total_k and page_count of `problem` may
+  /// differ between ranks. heads_q must be a multiple of the number of ranks. @throws as context_parallel_plan().
   ContextParallelDecodePlan context_parallel_decode_plan(const AttentionProblem& problem,
                                                          Communicator& communicator,
                                                          const PlanOptions& options = {}, int device = -1);

@@ -75,17 +75,17 @@ FA2_API std::vector<Violation> violations(const ShardLayout& layout);
 FA2_API std::string to_string(const ShardLayout& layout);
 
 /// How ranks share the work.
-///   gather_heads: each rank gathers the keys and values that its queries see, by groups of heads. While a group is computed, the next
-///     one arrives, and float32 dK and dV of the one before go to their owners, which add them in rank order. Nothing is merged.
-///   local: no rank needs another's keys, so none are exchanged.
+///   gather_heads: each rank gathers the keys and values that its queries see, by groups of heads. While it computes one group, the
+///     next one arrives, and float32 dK and dV of the previous one go to their owners. Owners add them in rank order. Ranks merge nothing.
+///   local: no rank needs another's keys, so ranks exchange nothing.
 enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local };
 FA2_API std::string_view to_string(ContextParallelScheme);
 
 /// Must be equal on all ranks.
 struct ContextParallelOptions {
   ContextParallelScheme scheme = ContextParallelScheme::automatic;
-  /// Groups of gather_heads, at least 1: at most so many are made, of whole batch entries, or with one entry of key/value heads. 0: as
-  /// many as keep every SM busy. More groups hide more of the exchange, and need less memory.
+  /// Most groups of gather_heads; >= 0; 0: as many as keep every SM busy. A group is whole batch entries or, if there is one entry,
+  /// key/value heads. More groups hide more of the exchange and need less memory.
   std::int32_t groups = 0;
   /// The gradients that run_backward() computes; absent: none. dK and dV go together.
   std::optional<Gradients> gradients = std::nullopt;
@@ -100,13 +100,13 @@ struct ContextParallelExplanation {
   int ranks = 1;
   int groups = 1;
   std::int64_t tokens = 0;       ///< of the rank
-  std::int64_t needed_keys = 0;  ///< keys that its queries see, of all ranks
-  std::int64_t pairs = 0;  ///< of a query of the rank and a key that it sees; of one head and batch entry
+  std::int64_t needed_keys = 0;  ///< keys that the rank's queries see, its own among them
+  std::int64_t pairs = 0;  ///< pairs of a query of the rank and a key that it sees; per head and batch entry
   std::vector<std::int64_t> sent_bytes;      ///< by a forward, to each rank
   std::vector<std::int64_t> received_bytes;  ///< by a forward, from each rank
   std::size_t workspace_bytes = 0;
   std::optional<Explanation> forward;   ///< of the first group; absent without queries
-  std::optional<Explanation> backward;  ///< the same; absent without gradients
+  std::optional<Explanation> backward;  ///< of the first group; absent without queries or gradients
 };
 
 /// Returns a few lines: the scheme, and the bytes of each rank.
@@ -114,29 +114,30 @@ FA2_API std::string to_string(const ContextParallelExplanation&);
 
 /// Attention over all tokens of a ShardLayout, prepared for one rank and its device. Cheap to copy; copies share one state.
 ///
-/// Calls are collective: all ranks must make and run the same plans in the same order. A plan runs once at a time, and plans of one
-/// communicator do too, because a Communicator has one caller at a time. The communicator must outlive the plan.
+/// Calls are collective: all ranks must make and run the same plans in the same order. One thread at a time may run a plan, and plans of
+/// one communicator too, because a Communicator has one caller at a time. The communicator must outlive the plan.
 ///
-/// Arguments are those of attention() over the rank's own tokens alone: Q, K, V and O are (batch, tokens, heads, dim), with documents
-/// (tokens, heads, dim), and LSE is (batch, heads_q, tokens), or (heads_q, tokens). Tables of sequences and query_pieces belong to the plan: they must be
-/// null. So must block_map.
+/// Arguments describe the rank's own tokens. Q, K, V and O are (batch, tokens, heads, dim), and LSE is (batch, heads_q, tokens). With
+/// documents they are (tokens, heads, dim) and (heads_q, tokens). Tables of sequences, query_pieces and block_map must be null: the plan
+/// has its own.
 ///
-/// Results: O has the bits of one device, if its plan had the same config and every chunk of the layout begins at a multiple of the
-/// config's tile_m. LSE is global. dK and dV have the same bits in every run if Gradients::determinism is bitwise. Gradients of sinks and of
-/// captures are the rank's own part: their sum over all ranks is the gradient.
+/// LSE covers all tokens. With batch_invariant, O has one device's bits if chunks of the layout begin at multiples of 128 tokens, and
+/// neither a window nor attention_chunk leaves out keys. dK and dV have the same bits in every run if Gradients::determinism is bitwise.
+/// Gradients of sinks and of captures are the rank's own part; the sum over all ranks is the gradient.
 ///
-/// A rank that fails throws. fa2 does not tell the others, who get a CommunicationError of their communicator (its timeout).
+/// A rank that fails throws. The others wait for it until their communicator's timeout, and then throw a CommunicationError.
 class FA2_API ContextParallelPlan {
  public:
-  /// Enqueues the forward. Work of other streams of the device goes on beside it; the work is done for later work on `stream`.
+  /// Enqueues the forward. Kernels run on `stream`, and exchanges on a stream of the plan; later work on `stream` follows both.
   /// @throws InvalidRequest before anything is exchanged; CudaError; CommunicationError.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
 
-  /// Enqueues the backward, of the rank's own O, LSE and gradient of O. Needs ContextParallelOptions::gradients. @throws as run().
+  /// Enqueues the backward. O, LSE and their gradients are those of the rank's own tokens. The plan must have
+  /// ContextParallelOptions::gradients. @throws as run().
   void run_backward(const BackwardArgs& args, Stream stream = nullptr) const;
 
-  /// Returns the size of `workspace` of both arguments: a multiple of 256. It may hold anything, and one run at a time may use it.
-  /// Null: memory of the stream.
+  /// Returns the size of the arguments' `workspace` in bytes, a multiple of 256. The workspace may hold anything. One run at a time may
+  /// use it. Null: the run takes memory of the stream.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;  ///< of all tokens
@@ -156,14 +157,15 @@ FA2_API void context_parallel_attention(const AttentionProblem& problem, const A
 FA2_API void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                                  Communicator& communicator, Stream stream = nullptr);
 
-/// Attention of few queries over keys that are sharded: each rank has some keys of every sequence, as in a cache that is larger than one
-/// GPU's memory. Ranks exchange the queries and the float32 parts of their outputs, but no keys (Helix, arXiv 2507.07120).
+/// Attention of few queries over sharded keys: each rank has some keys of every sequence, as in a cache that exceeds one GPU's memory.
+/// Ranks exchange queries and parts of outputs, but no keys (Helix, arXiv 2507.07120).
 ///
-/// The problem is that of the rank's own keys, with all query heads. Rank r has heads [r H / P, (r + 1) H / P) of Q, O and LSE, for all
-/// queries. Each rank masks its own keys by their places in its own K: under a mask or window, pass query_pieces that say where queries
-/// stand there. Sinks join once, on rank 0, which alone reads them.
+/// The problem describes the rank's own keys, with all query heads. Rank r of P has heads [r H / P, (r + 1) H / P) of Q, O and LSE, for
+/// all queries. A mask or window counts the rank's own keys, so it needs query_pieces that say where queries stand among them. Only rank
+/// 0 reads sinks.
 ///
-/// What ContextParallelPlan says of collective calls and lifetimes applies here too. The result has the same bits in every run.
+/// What ContextParallelPlan says of collective calls and lifetimes applies here too. Every run has the same bits. Parts are rounded to
+/// the problem's dtype before ranks merge them.
 class FA2_API ContextParallelDecodePlan {
  public:
   /// Enqueues the call. `args`: Q, O and LSE of the rank's heads, everything else of its own keys. @throws InvalidRequest before
