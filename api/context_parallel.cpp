@@ -276,8 +276,8 @@ void ContextParallelPlan::run(const AttentionArgs& args, Stream stream) const tr
   Violations found = violations_of(impl.shard, args, operands);
   check_call(found, impl.problem, args);
   require_usable(std::move(found), operands, impl.device);
-  const RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
-  impl.engine->run(args, memory.data(), stream);
+  RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
+  memory.use([&](std::byte* workspace) { impl.engine->run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
@@ -291,8 +291,8 @@ void ContextParallelPlan::run_backward(const BackwardArgs& args, Stream stream) 
   Violations found = violations_of(impl.shard, impl.engine->of().gradients, args, operands);
   check_call(found, impl.problem, args.forward);
   require_usable(std::move(found), operands, impl.device);
-  const RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
-  impl.engine->run_backward(args, memory.data(), stream);
+  RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
+  memory.use([&](std::byte* workspace) { impl.engine->run_backward(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }

@@ -86,13 +86,13 @@ void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) co
   const ScopedContext current(impl.device);
   std::vector<Operand> used = engine.own_operands(args);
   Violations found = violations_of_operands(used);
-  const RunMemory memory(*impl.scratch, engine.workspace_bytes(), args.workspace, stream);
+  RunMemory memory(*impl.scratch, engine.workspace_bytes(), args.workspace, stream);
   const AttentionArgs local = engine.local_args(args, memory.data());
   const Operands operands = operands_of(impl.problem, local);
   std::ranges::move(violations_of(impl.problem, local, operands), std::back_inserter(found));
   used.insert(used.end(), operands.begin(), operands.end());
   require_usable(std::move(found), used, impl.device);
-  engine.run(args, memory.data(), stream);
+  memory.use([&](std::byte* workspace) { engine.run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }

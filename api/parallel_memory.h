@@ -17,6 +17,15 @@ class RunMemory {
     data_ = borrowed_->data();
   }
 
+  /// Calls run(workspace). After an error memory of the stream is never returned, because messages may still arrive in it.
+  template <class Run>
+  void use(const Run& run) try {
+    run(data());
+  } catch (...) {
+    if (borrowed_) borrowed_->abandon();
+    throw;
+  }
+
   std::byte* data() const { return static_cast<std::byte*>(data_); }
 
  private:

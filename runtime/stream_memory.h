@@ -20,6 +20,9 @@ class StreamMemory {
   /// Returns the address, a multiple of 256 bytes; null if 0 bytes were requested.
   void* data() const { return data_.get(); }
 
+  /// Never returns the memory, because something that no stream orders may still write to it.
+  void abandon() noexcept { static_cast<void>(data_.release()); }
+
  private:
   friend class ScratchPool;
   struct GiveBack {

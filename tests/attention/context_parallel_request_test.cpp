@@ -143,3 +143,21 @@ TEST_CASE("context parallel: a call finds the plan that its communicator has, an
     CHECK_THROWS_AS(attend(), Unavailable);
   });
 }
+
+TEST_CASE("context parallel: where a rank leaves, the runs of others end with an error that names it") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = sharded_cases(48, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(48, 3);
+  ThreadGroup group(3, rank_threads(true, 5));
+  const auto body = [&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ContextParallelPlan plan = context.context_parallel_plan(of.problem, layout, own, {});
+    if (own.rank() == 2) return;
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    CHECK_THROWS_WITH_AS(plan.run(call.forward()), doctest::Contains("rank 2"), CommunicationError);
+  };
+  CHECK_THROWS_AS(group.run(body), CommunicationError);  // messages to rank 2 are left over
+}
