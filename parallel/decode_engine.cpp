@@ -10,14 +10,14 @@
 namespace fa2 {
 namespace {
 
-std::shared_ptr<const Kernel> merge_kernel_for(
+std::shared_ptr<const Plan> shared_merge(
     const MergeProblem& p, const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
     RowAlignment alignment) {
   AttentionProblem rows;
   rows.dtype = p.dtype;
   rows.head_dim = p.head_dim;
   rows.lse_base = p.lse_base;
-  return kernel(merge_kernel({rows, {alignment}}));
+  return std::make_shared<const Plan>(plan_merge(p, kernel(merge_kernel({rows, {alignment}}))));
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& commun
   layout_ = layout();
   zero_.fill(0);
   if (is_empty(copy_problem_)) return;
-  copy_ = plan_merge(copy_problem_, merge_kernel_for(copy_problem_, kernel, alignment));
-  merge_ = plan_merge(merge_problem_, merge_kernel_for(merge_problem_, kernel, alignment));
+  copy_ = shared_merge(copy_problem_, kernel, alignment);
+  merge_ = shared_merge(merge_problem_, kernel, alignment);
 }
 
 std::int64_t DecodeEngine::rank_elements(std::int64_t dim) const {

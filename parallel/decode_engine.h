@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace fa2 {
@@ -64,7 +63,7 @@ class DecodeEngine {
   AttentionPlan plan_;
   std::int64_t entries_, rows_, heads_;  ///< heads: of one rank
   MergeProblem copy_problem_, merge_problem_;
-  std::optional<Plan> copy_, merge_;
+  std::shared_ptr<const Plan> copy_, merge_;
   Layout layout_;
   DeviceBuffer zero_;  ///< the LSE of the one part that a copy merges
   std::vector<Transfer> transfers_;

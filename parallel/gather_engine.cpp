@@ -31,6 +31,10 @@ TensorStrides slot_strides(std::int64_t rows, std::int64_t row_elements, std::in
   return {rows * row_elements, dim, row_elements};
 }
 
+std::shared_ptr<const Plan> shared(Plan plan) {
+  return std::make_shared<const Plan>(std::move(plan));
+}
+
 std::vector<std::int32_t> table_of(const std::vector<std::int64_t>& values) {
   return {values.begin(), values.end()};
 }
@@ -87,7 +91,7 @@ GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMake
   if (of_.is_local) return group;
   add_copies(group, make);
   if (make.backward && of_.gradients.dk)
-    group.sum = plan_sum(group.sum_problem, make.sum(sum_kernel({p, {of_.alignment}})));
+    group.sum = shared(plan_sum(group.sum_problem, make.sum(sum_kernel({p, {of_.alignment}}))));
   return group;
 }
 
@@ -107,7 +111,7 @@ void GatherEngine::add_copies(Group& group, const PlanMaker& make) {
     for (const RowCopy& own : of_.gather.own) {
       copy.seqlen_new = own.rows;
       const std::vector<std::int64_t> to(static_cast<std::size_t>(entries), own.to);
-      group.copies.push_back({plan_append(copy, kernel), copy, own.from, tables_.add(table_of(to))});
+      group.copies.push_back({shared(plan_append(copy, kernel)), copy, own.from, tables_.add(table_of(to))});
     }
     return;
   }
@@ -116,7 +120,7 @@ void GatherEngine::add_copies(Group& group, const PlanMaker& make) {
   for (const RowCopy& own : of_.gather.own) borders.push_back(own.from + own.rows), to.push_back(own.to);
   copy.batch = static_cast<std::int64_t>(to.size());
   copy.total_new = borders.back();
-  group.copies.push_back({plan_append(copy, kernel), copy, 0, tables_.add(table_of(to)),
+  group.copies.push_back({shared(plan_append(copy, kernel)), copy, 0, tables_.add(table_of(to)),
                           tables_.add(table_of(borders)),
                           tables_.add(std::vector<std::int32_t>(to.size(), 0))});
 }
@@ -205,7 +209,7 @@ void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* wor
     copy.seqlens = tables_.at(own.seqlens);
     if (own.borders)
       copy.cu_seqlens_new = tables_.at(*own.borders), copy.cache_batch_idx = tables_.at(*own.entries);
-    launch(own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
+    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
   }
 }
 

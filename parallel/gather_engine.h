@@ -62,7 +62,7 @@ class GatherEngine {
  private:
   /// A copy of own rows into a slot, as appends to an empty cache.
   struct OwnCopy {
-    Plan plan;
+    std::shared_ptr<const Plan> plan;
     AppendProblem problem;
     std::int64_t from = 0;    ///< first row
     std::size_t seqlens = 0;  ///< tables
@@ -74,7 +74,7 @@ class GatherEngine {
     std::optional<AttentionPlan> forward = std::nullopt;
     std::optional<BackwardPlan> backward = std::nullopt;
     std::vector<OwnCopy> copies = {};
-    std::optional<Plan> sum = std::nullopt;
+    std::shared_ptr<const Plan> sum = nullptr;
     SumProblem sum_problem = {};
 
     std::int64_t row_elements() const { return sum_problem.row_floats(); }
