@@ -29,6 +29,9 @@ class _Exchanges:
         self._peers = dist.get_process_group_ranks(group)
         self._rank = dist.get_rank(group)
         self._started: dict[int, list[Any]] = {}
+        # Tensors of the last messages. The group's threads drop theirs a moment after a message has ended, and whoever drops one last
+        # needs the GIL, which a thread cannot get while Python exits.
+        self._kept: list[Any] = []
         self._count = 0
         self.failure: BaseException | None = None
         called = self._guarded
@@ -67,6 +70,7 @@ class _Exchanges:
         for sent, received in zip(*own):
             received.copy_(sent)
         number[0] = self._count
+        self._kept = messages
         self._started[self._count] = dist.batch_isend_irecv(messages) if messages else []
         self._count += 1
 
@@ -78,7 +82,8 @@ class _Exchanges:
         if count == 0:
             return
         parts = [_memory(everything + rank * count, count) for rank in range(len(self._peers))]
-        dist.all_gather(parts, _memory(mine, count), self._group)
+        self._kept = [*parts, _memory(mine, count)]
+        dist.all_gather(parts, self._kept[-1], self._group)
 
 
 def _make_nccl(group: Any, device: torch.device) -> C.c_void_p:
