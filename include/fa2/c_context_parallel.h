@@ -54,20 +54,24 @@ typedef struct fa2_transfer {
 } fa2_transfer;
 
 /* Functions of the caller: MPI, or another library. Each returns 0, or any other number for a failure, which ends the call of fa2
- * with FA2_COMMUNICATION. */
+ * with FA2_COMMUNICATION. Their first argument is fa2_communicator_functions.data.
+ *   fa2_exchange: enqueues all transfers as one group on `stream`, and writes its number: 0, 1, ...
+ *   fa2_wait: returns when host code may read what exchange `number` received.
+ *   fa2_all_gather: copies `bytes` of host memory of every rank to `all`, in rank order. */
+typedef int32_t (*fa2_exchange)(void* data, const fa2_transfer* transfers, size_t count, void* stream,
+                                uint64_t* number);
+typedef int32_t (*fa2_wait)(void* data, uint64_t number);
+typedef int32_t (*fa2_all_gather)(void* data, const void* mine, size_t bytes, void* all);
+
 typedef struct fa2_communicator_functions {
   uint32_t struct_size; /* sizeof(fa2_communicator_functions) */
   int32_t rank;
   int32_t size;
   int32_t reserved; /* 0 */
   void* data;       /* first argument of each call */
-  /* Enqueues all transfers as one group on `stream`, and writes its number: 0, 1, ... */
-  int32_t (*exchange)(void* data, const fa2_transfer* transfers, size_t count, void* stream,
-                      uint64_t* number);
-  /* Returns when host code may read what exchange `number` received. NULL: exchanges run on their stream. */
-  int32_t (*wait)(void* data, uint64_t number);
-  /* Copies `bytes` of host memory of every rank to `all`, in rank order. NULL: by exchange() of host memory, and wait(). */
-  int32_t (*all_gather)(void* data, const void* mine, size_t bytes, void* all);
+  fa2_exchange exchange;
+  fa2_wait wait;             /* NULL: exchanges run on their stream */
+  fa2_all_gather all_gather; /* NULL: by exchange() of host memory, and wait() */
 } fa2_communicator_functions;
 
 #define FA2_COMMUNICATOR_FUNCTIONS_INIT \

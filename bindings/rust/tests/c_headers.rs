@@ -79,8 +79,19 @@ fn headers() -> String {
 #[test]
 fn structs_enumerators_and_functions_are_those_of_the_headers() {
     let mut program = String::new();
-    for header in ["append", "backward", "cache", "dropout", "launch", "log", "machine", "merge", "pack", "score_text"]
-    {
+    for header in [
+        "append",
+        "backward",
+        "cache",
+        "context_parallel",
+        "dropout",
+        "launch",
+        "log",
+        "machine",
+        "merge",
+        "pack",
+        "score_text",
+    ] {
         writeln!(program, "#include <fa2/c_{header}.h>").unwrap();
     }
     declare_pointer::<sys::fa2_progress>(&mut program, "fa2_progress");
@@ -89,13 +100,16 @@ fn structs_enumerators_and_functions_are_those_of_the_headers() {
     declare_pointer::<sys::fa2_release>(&mut program, "fa2_release");
     declare_pointer::<sys::fa2_poll>(&mut program, "fa2_poll");
     declare_pointer::<sys::fa2_body>(&mut program, "fa2_body");
+    declare_pointer::<sys::fa2_exchange>(&mut program, "fa2_exchange");
+    declare_pointer::<sys::fa2_wait>(&mut program, "fa2_wait");
+    declare_pointer::<sys::fa2_all_gather>(&mut program, "fa2_all_gather");
     macro_rules! assert_structs {
         ($($name:ident)*) => { $(assert_struct::<sys::$name>(&mut program, &sys::$name::layout());)* };
     }
     assert_structs! {
         fa2_tensor fa2_array fa2_placement fa2_launch fa2_capture fa2_capture_spec fa2_score_text fa2_score_texts fa2_context_options fa2_plan_options fa2_precompile_options
         fa2_tune_options fa2_problem fa2_args fa2_backward_args fa2_append_problem fa2_append_args fa2_merge_problem
-        fa2_merge_args
+        fa2_merge_args fa2_transfer fa2_communicator_functions fa2_nccl_id fa2_nccl_options fa2_context_parallel_options
     }
     for (name, value) in sys::CALL_CONSTANTS.iter().chain(sys::HEADER_CONSTANTS) {
         writeln!(program, "_Static_assert({name} == {value}, \"{name}\");").unwrap();

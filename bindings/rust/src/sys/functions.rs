@@ -70,6 +70,36 @@ functions! {
     fn fa2_map_blocks_of_backward(context: *mut fa2_context, problem: *const fa2_problem, args: *const fa2_backward_args,
                                   map: *mut fa2_block_map, stream: *mut c_void) -> fa2_status;
     fn fa2_block_map_destroy(map: *mut fa2_block_map) -> fa2_status;
+    fn fa2_shard_layout_create(kind: i32, tokens: i64, cu_seqlens: *const i64, documents: usize, ranks: i32, granule: i64,
+                               layout: *mut *mut fa2_shard_layout) -> fa2_status;
+    fn fa2_shard_layout_of_slices(tokens: i64, ranks: i32, slice_counts: *const usize, borders: *const i64,
+                                  layout: *mut *mut fa2_shard_layout) -> fa2_status;
+    fn fa2_shard_layout_slices(layout: *const fa2_shard_layout, rank: i32, borders: *mut *const i64,
+                               slice_count: *mut usize) -> fa2_status;
+    fn fa2_shard_layout_destroy(layout: *mut fa2_shard_layout) -> fa2_status;
+    fn fa2_communicator_create(functions: *const fa2_communicator_functions,
+                               communicator: *mut *mut fa2_communicator) -> fa2_status;
+    fn fa2_nccl_id_make(id: *mut fa2_nccl_id) -> fa2_status;
+    fn fa2_nccl_init(id: *const fa2_nccl_id, ranks: i32, rank: i32, options: *const fa2_nccl_options,
+                     communicator: *mut *mut fa2_communicator) -> fa2_status;
+    fn fa2_nccl_split(comm: *mut c_void, options: *const fa2_nccl_options,
+                      communicator: *mut *mut fa2_communicator) -> fa2_status;
+    fn fa2_nccl_borrow(comm: *mut c_void, options: *const fa2_nccl_options,
+                       communicator: *mut *mut fa2_communicator) -> fa2_status;
+    fn fa2_communicator_check(communicator: *mut fa2_communicator) -> fa2_status;
+    fn fa2_communicator_destroy(communicator: *mut fa2_communicator) -> fa2_status;
+    fn fa2_context_parallel_plan_create(context: *mut fa2_context, problem: *const fa2_problem,
+                                        layout: *const fa2_shard_layout, cu_seqlens: *const i64, documents: usize,
+                                        communicator: *mut fa2_communicator,
+                                        options: *const fa2_context_parallel_options, device: i32,
+                                        plan: *mut *mut fa2_context_parallel_plan) -> fa2_status;
+    fn fa2_context_parallel_plan_run(plan: *mut fa2_context_parallel_plan, args: *const fa2_args,
+                                     stream: *mut c_void) -> fa2_status;
+    fn fa2_context_parallel_plan_run_backward(plan: *mut fa2_context_parallel_plan, args: *const fa2_backward_args,
+                                              stream: *mut c_void) -> fa2_status;
+    fn fa2_context_parallel_plan_workspace_bytes(plan: *const fa2_context_parallel_plan, bytes: *mut usize) -> fa2_status;
+    fn fa2_context_parallel_plan_explain(plan: *const fa2_context_parallel_plan, json: *mut *mut c_char) -> fa2_status;
+    fn fa2_context_parallel_plan_destroy(plan: *mut fa2_context_parallel_plan) -> fa2_status;
     fn fa2_set_log(callback: fa2_log_callback, data: *mut c_void) -> fa2_status;
     fn fa2_set_log_level(level: i32) -> fa2_status;
     fn fa2_log_level() -> i32;

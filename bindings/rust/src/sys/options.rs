@@ -68,6 +68,11 @@ constants! { HEADER_CONSTANTS:
     FA2_LOG_ERROR = 4,
     FA2_LOG_CRITICAL = 5,
     FA2_LOG_OFF = 6,
+    FA2_LAYOUT_CONTIGUOUS = 0,
+    FA2_LAYOUT_ZIGZAG = 1,
+    FA2_SCHEME_AUTOMATIC = 0,
+    FA2_SCHEME_GATHER_HEADS = 1,
+    FA2_SCHEME_LOCAL = 2,
 }
 
 /// An opaque type, which only pointers name.
@@ -81,7 +86,7 @@ macro_rules! opaque {
         })*
     };
 }
-opaque! { fa2_context fa2_plan fa2_backward_plan fa2_block_map }
+opaque! { fa2_context fa2_plan fa2_backward_plan fa2_block_map fa2_shard_layout fa2_communicator fa2_context_parallel_plan }
 
 pub type fa2_progress = Option<unsafe extern "C" fn(*mut c_void, usize, usize)>;
 pub type fa2_log_callback = Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char)>;
@@ -89,6 +94,11 @@ pub type fa2_allocate = Option<unsafe extern "C" fn(i32, *mut c_void, usize, usi
 pub type fa2_release = Option<unsafe extern "C" fn(*mut c_void)>;
 /// The type of the first argument of `fa2_set_interrupt`, which has no name in C.
 pub type fa2_poll = Option<unsafe extern "C" fn(*mut c_void) -> i32>;
+
+pub type fa2_exchange =
+    Option<unsafe extern "C" fn(*mut c_void, *const fa2_transfer, usize, *mut c_void, *mut u64) -> i32>;
+pub type fa2_wait = Option<unsafe extern "C" fn(*mut c_void, u64) -> i32>;
+pub type fa2_all_gather = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> i32>;
 
 c_struct! {
     pub struct fa2_tensor {
@@ -213,5 +223,51 @@ c_struct! {
         pub scope: i32 = FA2_TUNE_LIKELY,
         pub row_alignment: i32 = FA2_ROWS_16_BYTES,
         pub backward: i32 = 0,
+    }
+}
+
+c_struct! {
+    pub struct fa2_transfer {
+        pub receives: i32 = 0,
+        pub peer: i32 = 0,
+        pub data: *mut c_void = null_mut(),
+        pub bytes: usize = 0,
+    }
+}
+
+c_struct! {
+    pub struct fa2_communicator_functions {
+        pub struct_size: u32 = size_of::<fa2_communicator_functions>() as u32,
+        pub rank: i32 = 0,
+        pub size: i32 = 0,
+        pub reserved: i32 = 0,
+        pub data: *mut c_void = null_mut(),
+        pub exchange: fa2_exchange = None,
+        pub wait: fa2_wait = None,
+        pub all_gather: fa2_all_gather = None,
+    }
+}
+
+c_struct! {
+    pub struct fa2_nccl_id {
+        pub bytes: [c_char; 128] = [0; 128],
+    }
+}
+
+c_struct! {
+    pub struct fa2_nccl_options {
+        pub struct_size: u32 = size_of::<fa2_nccl_options>() as u32,
+        pub max_blocks: i32 = 0,
+        pub timeout_ms: i64 = 0,
+    }
+}
+
+c_struct! {
+    pub struct fa2_context_parallel_options {
+        pub struct_size: u32 = size_of::<fa2_context_parallel_options>() as u32,
+        pub scheme: i32 = FA2_SCHEME_AUTOMATIC,
+        pub groups: i32 = 0,
+        pub gradients: i32 = 0,
+        pub row_alignment: i32 = FA2_ROWS_16_BYTES,
     }
 }
