@@ -329,8 +329,8 @@ def test_a_call_keeps_no_references() -> None:
         with pytest.raises(fa2.InvalidRequest):
             fa2.attention(q, k, v, bias=meta)
         with pytest.raises(TypeError):
-            fa2._core.make_score_text(("a", "b"), None, None, None, specs)  # type: ignore[attr-defined]
-        fa2._core.make_score_text(("return 1.0f;", "b", 1), None, None, None, specs)  # type: ignore[attr-defined]
+            fa2._core.make_score_text(("a", "b"), None, None, None, (0, 0), specs)  # type: ignore[attr-defined]
+        fa2._core.make_score_text(("return 1.0f;", "b", 1), None, None, None, (0, 0), specs)  # type: ignore[attr-defined]
         fa2.check_score_text(bias=text, seqlen_q=4, seqlen_k=4)
 
     def counts() -> list[int]:
