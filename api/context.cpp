@@ -206,8 +206,7 @@ std::shared_ptr<const Plan> Context::Impl::completed(Plan plan, const Device& gp
       step.context_counters = counters.get(
           {gpu.ordinal, words}, [&] { return std::make_shared<LaunchCounters>(counter_sizes(words)); });
   }
-  if (plan.workspace.scratch_bytes > 0)
-    plan.scratch = scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+  if (plan.workspace.scratch_bytes > 0) plan.scratch = scratch_pool(gpu);
   log_plan(what, plan.explanation);
   return std::make_shared<const Plan>(std::move(plan));
 }

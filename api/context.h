@@ -138,6 +138,11 @@ struct Context::Impl {
   /// @throws Unavailable if `stream` captures and the kernel is not loaded yet.
   LoadedKernel load_kernel_of(Operation operation, const RowKernel& kernel, const Device& gpu, Stream stream);
 
+  /// Returns the scratch memory of a device, whose context must be current.
+  std::shared_ptr<const ScratchPool> scratch_pool(const Device& gpu) {
+    return scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+  }
+
   /// Returns how the kernels of a pass are measured on the GPU; an empty Search if there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
 

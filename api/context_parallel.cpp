@@ -234,8 +234,7 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
     };
     make.sum = [&](const RowKernel& kernel) { return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel; };
     impl->engine.emplace(made.work, communicator, make);
-    impl->scratch =
-        impl_->scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+    impl->scratch = impl_->scratch_pool(gpu);
     impl->explanation = explanation_of(request, made, *impl->engine);
   });
   const ContextParallelPlan made_plan(std::move(impl));

@@ -72,8 +72,7 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
       return impl_->load_kernel_of(Operation::merge, kernel, gpu, nullptr).kernel;
     };
     impl->engine.emplace(whole, communicator, plan(own, gpu.ordinal, options), load, options.row_alignment);
-    impl->scratch =
-        impl_->scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+    impl->scratch = impl_->scratch_pool(gpu);
   });
   return ContextParallelDecodePlan(std::move(impl));
 } catch (...) {

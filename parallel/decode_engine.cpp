@@ -47,7 +47,6 @@ DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& commun
   merge_problem_ = copy_problem_;
   merge_problem_.head_dim = problem.head_dim_v;
   merge_problem_.parts = communicator.size();
-  merge_problem_.float32_parts = kPartsAreFloat32;
   layout_ = layout();
   zero_.fill(0);
   if (is_empty(copy_problem_)) return;
@@ -70,9 +69,9 @@ DecodeEngine::Layout DecodeEngine::layout() const {
     return std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(bytes)));
   };
   made.q = take(rank_elements(problem_.head_dim), kElementBytes);
-  made.out = take(rank_elements(problem_.head_dim_v), kPartBytes);
+  made.out = take(rank_elements(problem_.head_dim_v), kElementBytes);
   made.lse = take(rank_elements(1), kFloatBytes);
-  made.parts = take(rank_elements(problem_.head_dim_v), kPartBytes);
+  made.parts = take(rank_elements(problem_.head_dim_v), kElementBytes);
   made.lse_parts = take(rank_elements(1) * communicator_.size(), kFloatBytes);
   return made;
 }
@@ -99,6 +98,13 @@ AttentionArgs DecodeEngine::local_args(const AttentionArgs& args, std::byte* wor
   return a;
 }
 
+template <class Message>
+void DecodeEngine::for_each_distance(int first, const Message& message) const {
+  const int rank = communicator_.rank(), size = communicator_.size();
+  for (int distance = first; distance < size; ++distance)
+    message((rank + distance) % size, (rank - distance + size) % size);
+}
+
 void DecodeEngine::exchange(Stream stream) {
   communicator_.wait(communicator_.exchange(transfers_.data(), transfers_.size(), stream));
 }
@@ -112,31 +118,27 @@ void DecodeEngine::gather_queries(const AttentionArgs& args, std::byte* workspac
   copy.out = slice(communicator_.rank()), copy.out_strides = strides(problem_.head_dim);
   launch(*copy_, copy, operands_of(copy_problem_, copy), nullptr, stream);
   transfers_.clear();
-  for (int distance = 1; distance < communicator_.size(); ++distance) {
-    const int to = (communicator_.rank() + distance) % communicator_.size(),
-              from = (communicator_.rank() - distance + communicator_.size()) % communicator_.size();
+  for_each_distance(1, [&](int to, int from) {
     transfers_.push_back({Transfer::Kind::send, to, copy.out, static_cast<std::size_t>(bytes)});
     transfers_.push_back({Transfer::Kind::receive, from, slice(from), static_cast<std::size_t>(bytes)});
-  }
+  });
   exchange(stream);
 }
 
 void DecodeEngine::exchange_parts(std::byte* workspace, Stream stream) {
-  const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kPartBytes),
+  const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kElementBytes),
              lse_bytes = static_cast<std::size_t>(rank_elements(1) * kFloatBytes) * communicator_.size();
   transfers_.clear();
   const auto add = [&](Transfer::Kind kind, int peer, std::byte* data, std::size_t bytes) {
     transfers_.push_back({kind, peer, data, bytes});
   };
   // The own part too, so that all parts lie in rank order.
-  for (int distance = 0; distance < communicator_.size(); ++distance) {
-    const int to = (communicator_.rank() + distance) % communicator_.size(),
-              from = (communicator_.rank() - distance + communicator_.size()) % communicator_.size();
+  for_each_distance(0, [&](int to, int from) {
     add(Transfer::Kind::send, to, workspace + layout_.out + to * out_bytes, out_bytes);
     add(Transfer::Kind::receive, from, workspace + layout_.parts + from * out_bytes, out_bytes);
     add(Transfer::Kind::send, to, workspace + layout_.lse, lse_bytes);
     add(Transfer::Kind::receive, from, workspace + layout_.lse_parts + from * lse_bytes, lse_bytes);
-  }
+  });
   exchange(stream);
 }
 

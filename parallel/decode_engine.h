@@ -46,13 +46,13 @@ class DecodeEngine {
     std::size_t q = 0, out = 0, lse = 0, parts = 0, lse_parts = 0, bytes = 0;
   };
 
-  static constexpr bool kPartsAreFloat32 = false;
-  static constexpr std::int64_t kPartBytes = kPartsAreFloat32 ? 4 : 2;  ///< of an element
-
   Layout layout() const;
   /// Returns the elements of one rank's heads in a buffer of `dim` columns.
   std::int64_t rank_elements(std::int64_t dim) const;
   TensorStrides strides(std::int64_t dim) const;
+  /// Calls message(to, from) for each number of ranks between both and this rank, from `first` on, so that all ranks send and receive.
+  template <class Message>
+  void for_each_distance(int first, const Message& message) const;
   void exchange(Stream stream);
   void gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream);
   void exchange_parts(std::byte* workspace, Stream stream);

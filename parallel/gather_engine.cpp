@@ -26,11 +26,6 @@ Value* at_or_null(Value* data, std::int64_t index) {
   return data == nullptr ? nullptr : data + index;
 }
 
-/// Returns the strides of K, or V, in a slot.
-TensorStrides slot_strides(std::int64_t rows, std::int64_t row_elements, std::int32_t dim) {
-  return {rows * row_elements, dim, row_elements};
-}
-
 std::shared_ptr<const Plan> shared(Plan plan) {
   return std::make_shared<const Plan>(std::move(plan));
 }
@@ -144,12 +139,20 @@ GatherEngine::Layout GatherEngine::layout() const {
   return made;
 }
 
+GatherEngine::SlotTensors GatherEngine::tensors_in(std::byte* slot, const Group& group,
+                                                   std::int64_t element_bytes) const {
+  const AttentionProblem& p = group.problem;
+  const std::int64_t row = group.row_elements(), entry = of_.gather.rows * row;
+  return {slot,
+          slot + p.heads_kv * p.head_dim * element_bytes,
+          {entry, p.head_dim, row},
+          {entry, p.head_dim_v, row}};
+}
+
 AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs& args,
                                          std::byte* keys) const {
   AttentionArgs a = args;
-  const AttentionProblem& p = group.problem;
-  const std::int64_t entry = group.part.entries.begin,
-                     head = group.part.heads.begin * (p.heads_q / p.heads_kv),
+  const std::int64_t entry = group.first_entry(), head = group.first_query_head(),
                      row = entry * of_.shard.heads_q + head;
   a.q = place_of(args.q, args.q_strides, entry, head);
   a.out = place_of(args.out, args.out_strides, entry, head);
@@ -158,10 +161,9 @@ AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs
   a.alibi_slopes = at_or_null(args.alibi_slopes, args.alibi_slopes_per_batch ? row : head);
   if (of_.work.is_packed()) a.alibi_slopes_per_batch = false;  // the shard has one entry
   if (!of_.is_local) {
-    a.k = keys;
-    a.v = keys + p.heads_kv * p.head_dim * kElementBytes;
-    a.k_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim);
-    a.v_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim_v);
+    const SlotTensors in = tensors_in(keys, group, kElementBytes);
+    a.k = in.k, a.k_strides = in.k_strides;
+    a.v = in.v, a.v_strides = in.v_strides;
   }
   if (cu_seqlens_q_) a.cu_seqlens_q = tables_.at(*cu_seqlens_q_), a.cu_seqlens_k = tables_.at(*cu_seqlens_k_);
   if (pieces_)
@@ -175,19 +177,16 @@ AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs
 BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardArgs& args, std::byte* keys,
                                             std::byte* gradients) const {
   BackwardArgs a = args;
-  const AttentionProblem& p = group.problem;
-  const std::int64_t entry = group.part.entries.begin,
-                     head = group.part.heads.begin * (p.heads_q / p.heads_kv);
+  const std::int64_t entry = group.first_entry(), head = group.first_query_head();
   a.forward = forward_args(group, args.forward, keys);
   a.d_out = place_of(args.d_out, args.d_out_strides, entry, head);
   a.d_lse = at_or_null(args.d_lse, (entry * of_.shard.heads_q + head) * of_.shard.seqlen_q);
   a.dq = place_of(args.dq, args.dq_strides, entry, head);
   a.d_sinks = at_or_null(args.d_sinks, head);
   if (!of_.is_local && of_.gradients.dk) {
-    a.dk = gradients;
-    a.dv = gradients + p.heads_kv * p.head_dim * kFloatBytes;
-    a.dk_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim);
-    a.dv_strides = slot_strides(of_.gather.rows, group.row_elements(), p.head_dim_v);
+    const SlotTensors in = tensors_in(gradients, group, kFloatBytes);
+    a.dk = in.k, a.dk_strides = in.k_strides;
+    a.dv = in.v, a.dv_strides = in.v_strides;
   }
   a.workspace = nullptr;
   return a;
@@ -195,14 +194,12 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
 
 void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
   const Group& g = groups_[group];
-  const std::int64_t entry = g.part.entries.begin, head = g.part.heads.begin;
+  const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
+  const SlotTensors in = tensors_in(workspace + layout_.keys[group % 2], g, kElementBytes);
   AppendArgs copy;
   copy.k_new_strides = args.k_strides, copy.v_new_strides = args.v_strides;
-  copy.k_cache = workspace + layout_.keys[group % 2];
-  copy.v_cache =
-      workspace + layout_.keys[group % 2] + g.problem.heads_kv * g.problem.head_dim * kElementBytes;
-  copy.k_cache_strides = slot_strides(of_.gather.rows, g.row_elements(), g.problem.head_dim);
-  copy.v_cache_strides = slot_strides(of_.gather.rows, g.row_elements(), g.problem.head_dim_v);
+  copy.k_cache = in.k, copy.k_cache_strides = in.k_strides;
+  copy.v_cache = in.v, copy.v_cache_strides = in.v_strides;
   for (const OwnCopy& own : g.copies) {
     copy.k_new = place_of(args.k, args.k_strides, entry, head, own.from);
     copy.v_new = place_of(args.v, args.v_strides, entry, head, own.from);
@@ -216,10 +213,10 @@ void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* wor
 void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream) {
   const Group& g = groups_[group];
   if (!g.sum) return;
-  const std::int64_t entry = g.part.entries.begin, head = g.part.heads.begin;
+  const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
   const SumArgs sum{reinterpret_cast<const float*>(workspace + layout_.gradients[group % 2]),
                     reinterpret_cast<const float*>(workspace + layout_.arrivals[group % 2]),
-                    tables_.at(*sum_rows_),
+                    tables_.at(sum_rows_),
                     place_of(args.dk, args.dk_strides, entry, head),
                     place_of(args.dv, args.dv_strides, entry, head),
                     args.dk_strides,

@@ -78,6 +78,13 @@ class GatherEngine {
     SumProblem sum_problem = {};
 
     std::int64_t row_elements() const { return sum_problem.row_floats(); }
+    std::int64_t first_entry() const { return part.entries.begin; }
+    std::int64_t first_query_head() const { return part.heads.begin * (problem.heads_q / problem.heads_kv); }
+  };
+  /// K and V of a group in a slot, or their gradients.
+  struct SlotTensors {
+    std::byte *k, *v;
+    TensorStrides k_strides, v_strides;
   };
   /// Where slots begin in the workspace; bytes. Group g uses slot g % 2 of each kind.
   struct Layout {
@@ -88,13 +95,13 @@ class GatherEngine {
   void add_tables();
   Group group_of(const HeadGroup& part, const PlanMaker& make);
   void add_copies(Group& group, const PlanMaker& make);
-  void add_sum(Group& group, const PlanMaker& make);
   Layout layout() const;
 
   template <class Compute>
   void run_stages(const std::vector<GatherStage>& stages, const BackwardArgs& args, std::byte* workspace,
                   Stream stream, const Compute& compute);
   void exchange(const GatherStage& stage, std::byte* workspace);
+  SlotTensors tensors_in(std::byte* slot, const Group& group, std::int64_t element_bytes) const;
   void copy_own(int group, const AttentionArgs& args, std::byte* workspace);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
   AttentionArgs forward_args(const Group& group, const AttentionArgs& args, std::byte* keys) const;
@@ -104,9 +111,9 @@ class GatherEngine {
   GatherWork of_;
   Communicator& communicator_;
   DeviceTables tables_;
-  std::optional<std::size_t> cu_seqlens_q_, cu_seqlens_k_, pieces_, own_rows_, sum_rows_;
-  std::int64_t parts_ = 1;  ///< of sums
-  std::vector<std::size_t> slice_rows_;
+  std::optional<std::size_t> cu_seqlens_q_, cu_seqlens_k_, pieces_;  ///< tables
+  std::size_t sum_rows_ = 0;                                         ///< table
+  std::int64_t parts_ = 1;                                           ///< of sums
   std::vector<Group> groups_;
   Layout layout_;
   StreamPair streams_;

@@ -7,6 +7,7 @@
 #include <planning/step.h>
 #include <runtime/kernel.h>
 
+#include <cstdint>
 #include <memory>
 
 namespace fa2 {
@@ -19,5 +20,11 @@ struct StepRequest {
   int sm_count = 0;              ///< SMs for persistent blocks
   BackwardScratch scratch = {};  ///< of a backward's plan
 };
+
+/// Returns the blocks of `config`'s warps that have at least so many threads.
+inline std::uint32_t blocks_for(std::int64_t threads, const KernelConfig& config) {
+  const std::int64_t block = config.warps * 32;
+  return static_cast<std::uint32_t>((threads + block - 1) / block);
+}
 
 }  // namespace fa2

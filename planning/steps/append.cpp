@@ -58,11 +58,10 @@ Step append_step(const StepRequest& request) {
   const AppendParams params = constants_of(p);
   const std::int64_t threads = params.new_rows.count * std::int64_t{(p.head_dim + value_dim_of(p)) / 8} +
                                params.queries.count * std::int64_t{p.head_dim / 8};
-  const std::int64_t block = request.config.warps * 32;
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block), .begins_early = true};
+  step.shape = {.grid = blocks_for(threads, request.config), .begins_early = true};
   step.constants.emplace(params);
   step.fill = fill_append;
   return step;

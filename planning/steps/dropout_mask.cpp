@@ -27,15 +27,14 @@ void fill_dropout_mask(const Step& step, const Call& call, ParamsBuffer& buffer)
 
 Step dropout_mask_step(const StepRequest& request) {
   const AttentionProblem& p = request.problem.as<AttentionProblem>();
-  const std::int64_t threads = p.batch * p.heads_q * in_blocks_of_16(p.seqlen_q) * 8 *
-                               in_blocks_of_16(p.seqlen_k) * 4,
-                     block = request.config.warps * 32;
+  const std::int64_t threads =
+      p.batch * p.heads_q * in_blocks_of_16(p.seqlen_q) * 8 * in_blocks_of_16(p.seqlen_k) * 4;
   DropoutMaskParams params{};
   params.attention = constants_of(p, request.config);
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block)};
+  step.shape = {.grid = blocks_for(threads, request.config)};
   step.constants.emplace(params);
   step.fill = fill_dropout_mask;
   return step;

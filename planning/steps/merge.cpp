@@ -41,11 +41,11 @@ void fill_merge(const Step& step, const Call& call, ParamsBuffer& buffer) {
 Step merge_step(const StepRequest& request) {
   const MergeProblem& p = request.problem.as<MergeProblem>();
   const MergeParams params = constants_of(p);
-  const std::int64_t threads = params.rows * (p.head_dim / 8), block = request.config.warps * 32;
+  const std::int64_t threads = params.rows * (p.head_dim / 8);
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block)};
+  step.shape = {.grid = blocks_for(threads, request.config)};
   step.constants.emplace(params);
   step.fill = fill_merge;
   return step;

@@ -33,11 +33,11 @@ Step sum_parts_step(const StepRequest& request) {
   params.rows = static_cast<int>(p.rows);
   params.parts = static_cast<int>(p.parts);
   params.heads = static_cast<int>(p.heads);
-  const std::int64_t threads = p.entries * p.rows * (p.row_floats() / 8), block = request.config.warps * 32;
+  const std::int64_t threads = p.entries * p.rows * (p.row_floats() / 8);
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block)};
+  step.shape = {.grid = blocks_for(threads, request.config)};
   step.constants.emplace(params);
   step.fill = fill_sum;
   return step;

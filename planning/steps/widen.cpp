@@ -27,12 +27,11 @@ Step widen_step(const StepRequest& request) {
   params.entries = static_cast<int>(layout.entries);
   params.rows = static_cast<int>(layout.rows);
   params.heads = static_cast<int>(p.heads_kv);
-  const std::int64_t threads = layout.entries * layout.rows * p.heads_kv * ((p.head_dim + p.head_dim_v) / 16),
-                     block = request.config.warps * 32;
+  const std::int64_t threads = layout.entries * layout.rows * p.heads_kv * ((p.head_dim + p.head_dim_v) / 16);
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block), .begins_early = true};
+  step.shape = {.grid = blocks_for(threads, request.config), .begins_early = true};
   step.uses = {{Role::k, Access::read}, {Role::v, Access::read}};
   if (p.page_size > 0)
     step.uses.insert(step.uses.end(), {{Role::page_table, Access::read},

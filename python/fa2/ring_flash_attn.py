@@ -55,7 +55,7 @@ __all__ = [
     "zigzag_ring_flash_attn_varlen_qkvpacked_func",
 ]
 
-#: Of tensors: their version, and their numbers, which cost a wait for the device.
+#: Versions and numbers of tables. Reading a table waits for the device, so each version is read once.
 _numbers: Any = WeakTensorKeyDictionary()
 _DOCUMENTS = "_fa2_cu_seqlens"  # an attribute of tables of llama3_flash_attn_prepare_cu_seqlens(): the global table
 

@@ -29,17 +29,6 @@ Tensor heads_of(const Tensor& whole, std::int64_t begin, std::int64_t end) {
   return part;
 }
 
-struct Memory {
-  Layout layout;
-  DeviceBuffer buffer;
-
-  Memory(Tensor tensor, DType dtype, MakeLayout make)
-      : layout(make({tensor.batch, tensor.heads, tensor.rows, tensor.dim})), buffer(buffer_for(layout)) {
-    send(tensor, layout, dtype, buffer);
-  }
-  void* data() const { return element(buffer, layout.first); }
-};
-
 struct DecodeCase {
   std::string name;
   AttentionProblem problem;                ///< over all keys
@@ -73,7 +62,7 @@ std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& o
   AttentionProblem p = of.problem;
   p.seqlen_k = keys[0].size();
   const DType dtype = p.dtype;
-  const Memory q(heads_of(whole.q, first_head, first_head + heads), dtype, guarded_bshd),
+  const PlacedTensor q(heads_of(whole.q, first_head, first_head + heads), dtype, guarded_bshd),
       k(rows_of(whole.k, keys), dtype, guarded_bshd), v(rows_of(whole.v, keys), dtype, guarded_bhsd),
       out(heads_of(whole.q, first_head, first_head + heads), dtype, guarded_bhsd);
   DeviceBuffer lse(static_cast<std::size_t>(p.batch * heads * p.seqlen_q) * sizeof(float));
@@ -88,7 +77,7 @@ std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& o
   workspace.fill(0xff);
   if (own.rank() % 2 == 0) args.workspace = workspace.data();
   plan.run(args);
-  return {gather(downloaded<std::uint16_t>(out.buffer), out.layout, dtype), downloaded<float>(lse)};
+  return {out.read(), downloaded<float>(lse)};
 }
 
 }  // namespace

@@ -105,11 +105,6 @@ void expect_outputs(const ShardedCase& of, const GuardedBackward& whole, const O
   }
 }
 
-void expect_close(const char* name, const Tensor& gradient, const Tensor& exact, const Tensor& baseline) {
-  const double limit = 2 * reference::errors_of(baseline, exact).largest + 1e-5;
-  CHECK_MESSAGE(reference::errors_of(gradient, exact).largest <= limit, name);
-}
-
 void expect_gradients_of(const GuardedBackward& whole, const Outcome& outcome, const ShardLayout& layout) {
   const GuardedCall& in = whole.forward;
   const auto of = [&](const auto& function) {

@@ -131,12 +131,6 @@ void add_to(Tensor& sum, const Tensor& part) {
   for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += part.values[i];
 }
 
-/// CHECKs the gradients' contract.
-void expect_close(const char* name, const Tensor& gradient, const Tensor& exact, const Tensor& baseline) {
-  const double limit = 2 * reference::errors_of(baseline, exact).largest + 1e-5;
-  CHECK_MESSAGE(reference::errors_of(gradient, exact).largest <= limit, name);
-}
-
 }  // namespace
 
 TEST_CASE("query shards: outputs on mma.sync have the bits of the whole sequence's") {

@@ -12,7 +12,7 @@ BUGS = {
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
          "context parallel: batches"),
         ("forward_args", "sinks of the first heads for all", "at_or_null(args.sinks, head)", "args.sinks", "context parallel: outputs"),
-        ("backward_args_of", "gradients of V where those of K lie", "gradients + p.heads_kv * p.head_dim * kFloatBytes", "gradients",
+        ("backward_args_of", "gradients of V where those of K lie", "a.dv = in.v", "a.dv = in.k",
          "context parallel: gradients"),
         ("add_copies", "slices at the beginning of a slot", "to.push_back(own.to)", "to.push_back(own.to * 0)", "context parallel: outputs"),
     ],

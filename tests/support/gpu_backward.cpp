@@ -279,6 +279,12 @@ bool are_finite(const reference::Tensor& tensor, std::int64_t begin, std::int64_
   return all;
 }
 
+void expect_close(const char* name, const reference::Tensor& gradient, const reference::Tensor& exact,
+                  const reference::Tensor& baseline) {
+  const double limit = 2 * reference::errors_of(baseline, exact).largest + 1e-5;
+  CHECK_MESSAGE(reference::errors_of(gradient, exact).largest <= limit, name);
+}
+
 void expect_gradients(const GuardedBackward& call) {
   const std::string complaints = call.complaints();
   CHECK_MESSAGE(complaints.empty(), complaints);

@@ -103,6 +103,10 @@ void for_rows(Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& 
 bool are_finite(const reference::Tensor& tensor);
 bool are_finite(const reference::Tensor& tensor, std::int64_t begin, std::int64_t end);
 
+/// CHECKs that errors are at most twice the baseline's.
+void expect_close(const char* name, const reference::Tensor& gradient, const reference::Tensor& exact,
+                  const reference::Tensor& baseline);
+
 /// CHECKs that complaints() is empty.
 void expect_gradients(const GuardedBackward& call);
 /// Runs context.attention_backward() on the default stream, then CHECKs the gradients.

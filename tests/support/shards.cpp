@@ -80,33 +80,32 @@ Tensor rows_of(const Tensor& whole, const std::vector<Slice>& slices) {
   return shard;
 }
 
-ShardCall::Memory ShardCall::memory_of(Tensor tensor, MakeLayout layout) const {
-  const Layout made = layout({tensor.batch, tensor.heads, tensor.rows, tensor.dim});
-  Memory memory{made, buffer_for(made)};
-  send(tensor, made, whole_.forward.problem.dtype, memory.buffer);
-  return memory;
+PlacedTensor::PlacedTensor(Tensor tensor, DType type, MakeLayout make)
+    : layout(make({tensor.batch, tensor.heads, tensor.rows, tensor.dim})),
+      buffer(buffer_for(layout)),
+      dtype(type) {
+  send(tensor, layout, dtype, buffer);
 }
 
-Tensor ShardCall::read(const Memory& memory) const {
-  return gather(downloaded<std::uint16_t>(memory.buffer), memory.layout, whole_.forward.problem.dtype);
+Tensor PlacedTensor::read() const {
+  return gather(downloaded<std::uint16_t>(buffer), layout, dtype);
 }
 
 ShardCall::ShardCall(const GuardedBackward& whole, const std::vector<Slice>& slices, MakeLayout layout)
     : whole_(whole),
-      slices_(slices),
-      q_(memory_of(rows_of(whole.forward.q, slices), layout)),
-      k_(memory_of(rows_of(whole.forward.k, slices), layout)),
-      v_(memory_of(rows_of(whole.forward.v, slices), layout)),
-      out_(memory_of(rows_of(whole.d_out, slices), layout)),
-      d_out_(memory_of(rows_of(whole.d_out, slices), layout)),
-      dq_(memory_of(rows_of(whole.forward.q, slices), layout)),
-      dk_(memory_of(rows_of(whole.forward.k, slices), layout)),
-      dv_(memory_of(rows_of(whole.forward.v, slices), layout)),
+      q_(rows_of(whole.forward.q, slices), whole.forward.problem.dtype, layout),
+      k_(rows_of(whole.forward.k, slices), whole.forward.problem.dtype, layout),
+      v_(rows_of(whole.forward.v, slices), whole.forward.problem.dtype, layout),
+      out_(rows_of(whole.d_out, slices), whole.forward.problem.dtype, layout),
+      d_out_(rows_of(whole.d_out, slices), whole.forward.problem.dtype, layout),
+      dq_(rows_of(whole.forward.q, slices), whole.forward.problem.dtype, layout),
+      dk_(rows_of(whole.forward.k, slices), whole.forward.problem.dtype, layout),
+      dv_(rows_of(whole.forward.v, slices), whole.forward.problem.dtype, layout),
       lse_(static_cast<std::size_t>(out_.layout.shape.batch * out_.layout.shape.heads *
                                     out_.layout.shape.rows) *
            sizeof(float)),
       d_sinks_(static_cast<std::size_t>(whole.forward.problem.heads_q) * sizeof(float)) {
-  for (Memory* const written : {&out_, &dq_, &dk_, &dv_}) written->buffer.fill(0xff);
+  for (PlacedTensor* const written : {&out_, &dq_, &dk_, &dv_}) written->buffer.fill(0xff);
   lse_.fill(0xff);
 }
 

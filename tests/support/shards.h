@@ -40,6 +40,17 @@ GuardedBackward whole_call(const ShardedCase& of);
 /// Returns the rows of a tensor that slices have.
 reference::Tensor rows_of(const reference::Tensor& whole, const std::vector<Slice>& slices);
 
+/// A tensor in memory of its own, with guards.
+struct PlacedTensor {
+  Layout layout;
+  DeviceBuffer buffer;
+  DType dtype;
+
+  PlacedTensor(reference::Tensor tensor, DType type, MakeLayout make);
+  void* data() const { return element(buffer, layout.first); }
+  reference::Tensor read() const;
+};
+
 /// The memory of one rank's tensors, with guards. Made on the rank's device.
 class ShardCall {
  public:
@@ -48,25 +59,16 @@ class ShardCall {
   AttentionArgs forward() const;
   BackwardArgs backward(const Gradients& gradients) const;
 
-  reference::Tensor out() const { return read(out_); }
-  reference::Tensor dq() const { return read(dq_); }
-  reference::Tensor dk() const { return read(dk_); }
-  reference::Tensor dv() const { return read(dv_); }
+  reference::Tensor out() const { return out_.read(); }
+  reference::Tensor dq() const { return dq_.read(); }
+  reference::Tensor dk() const { return dk_.read(); }
+  reference::Tensor dv() const { return dv_.read(); }
   std::vector<float> lse() const { return downloaded<float>(lse_); }
   std::vector<float> d_sinks() const { return downloaded<float>(d_sinks_); }
 
  private:
-  struct Memory {
-    Layout layout;
-    DeviceBuffer buffer;
-    void* data() const { return element(buffer, layout.first); }
-  };
-  Memory memory_of(reference::Tensor tensor, MakeLayout layout) const;
-  reference::Tensor read(const Memory& memory) const;
-
   const GuardedBackward& whole_;
-  std::vector<Slice> slices_;
-  Memory q_, k_, v_, out_, d_out_, dq_, dk_, dv_;
+  PlacedTensor q_, k_, v_, out_, d_out_, dq_, dk_, dv_;
   DeviceBuffer lse_, d_sinks_;
 };
 
