@@ -1,4 +1,4 @@
-// What a fa2_context of the C interface is.
+// The context behind a fa2_context of the C interface.
 #pragma once
 
 #include <fa2/c_api.h>

@@ -95,7 +95,7 @@ RequestCheck broken_rules(const ParallelRequest& request) {
   return found;
 }
 
-/// What a rank computes and exchanges.
+/// A rank's share of the work, and its exchanges.
 struct Sharding {
   GatherWork work;
   IntervalPlan intervals;

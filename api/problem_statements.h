@@ -1,4 +1,4 @@
-// What a rank says of its problem.
+// A problem as statements, which ranks compare.
 #pragma once
 
 #include <api/problem_json.h>

@@ -15,7 +15,7 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 /// Returns the text of rank `root`.
 std::string broadcast_text(Communicator& communicator, const std::string& mine, int root = 0);
 
-/// What a rank says of one part of a request, without a character 0.
+/// One part of a rank's request, as text without a character 0.
 struct Statement {
   std::string name;
   std::string text;

@@ -30,7 +30,7 @@ struct PlanMaker {
   std::function<std::shared_ptr<const Kernel>(const RowKernel&)> sum;
 };
 
-/// What one rank does, for all groups.
+/// The work of one rank, for all groups.
 struct GatherWork {
   AttentionProblem shard;  ///< of the rank's tensors
   RankWork work;
@@ -50,7 +50,7 @@ class GatherEngine {
   /// Returns the bytes that runs need: a multiple of kWorkspaceAlignment.
   std::size_t workspace_bytes() const { return layout_.bytes; }
 
-  /// Enqueue a run. The arguments must be valid for GatherWork::shard. Kernels run on `stream`; all work has ended for later work on it.
+  /// Enqueue a run. The arguments must be valid for GatherWork::shard. Later work on `stream` follows kernels and exchanges.
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream);
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream);
 

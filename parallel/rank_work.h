@@ -1,4 +1,4 @@
-// What a rank's kernels compute: attention of its queries over the keys that they need.
+// The problem of a rank's kernels: attention of its queries over the keys that they need.
 #pragma once
 
 #include <fa2/backward.h>

@@ -9,7 +9,7 @@ from . import _core
 from ._c_structs import Args, BackwardArgs, Problem
 
 _INVALID_REQUEST = 1
-#: By fa2_status.
+#: Classes of errors, by fa2_status.
 _KINDS: dict[int, type[_core.Error]] = {
     _INVALID_REQUEST: _core.InvalidRequest,
     2: _core.CompileError,

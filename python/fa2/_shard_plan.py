@@ -86,7 +86,7 @@ def _operand(x: torch.Tensor | None) -> Tensor:
     return Tensor(_address(x), (C.c_int64 * 3)(x.stride(0) if x.ndim == 4 else row * len(x), head, row))
 
 
-#: What tensors of ranks without tokens point to.
+#: Tensors of ranks without tokens point here.
 _nowhere = torch.empty(16, dtype=torch.uint8)
 
 
@@ -187,7 +187,7 @@ class _Memo(NamedTuple):
     plans: dict[Request, NativePlan]  # the last used last
 
 
-#: By groups, until they are destroyed: memos by device.
+#: Memos by group, then by device. The next new group drops those of destroyed ones.
 _memos: dict[Any, dict[torch.device, _Memo]] = {}
 
 
