@@ -52,7 +52,8 @@ PlannedProblem with_every_size() {
 /// A size that the record lacks is an optional size that its problems lack too, or has its default, because the field was added
 /// after the record.
 Bucket parse_bucket(const json& object) {
-  static const std::vector<SizeLog2> of_all = bucket_of({}).sizes, every = bucket_of(with_every_size()).sizes;
+  static const auto &of_all = *new std::vector(bucket_of({}).sizes),
+                    &every = *new std::vector(bucket_of(with_every_size()).sizes);
   Bucket bucket;
   object.at("traits").get_to(bucket.traits);
   bucket.group_log2 = exponent_field(object, "group_log2");
@@ -198,14 +199,14 @@ ParsedRecords parse_json_lines(std::string_view text, const std::string& origin)
 }
 
 const std::vector<TuningRecord>& shipped_records() {
-  static const auto all = [] {
+  static const auto& all = *new auto([] {
     std::vector<TuningRecord> records;
     for (const EmbeddedFile& file : embedded_records()) {
       auto more = parse_json_lines(file.text, std::string(file.name)).records;
       std::move(more.begin(), more.end(), std::back_inserter(records));
     }
     return records;
-  }();
+  }());
   return all;
 }
 

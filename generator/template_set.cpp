@@ -57,7 +57,7 @@ TemplateSet made(const KernelKind& kind, const Arch& arch) {
 const TemplateSet& template_set(const KernelKind& kind, const Arch& arch) {
   // Made when it is first needed, because a process uses few. All GPUs include the same files.
   static std::mutex mutex;
-  static std::map<std::pair<const KernelKind*, bool>, TemplateSet> sets;
+  static auto& sets = *new std::map<std::pair<const KernelKind*, bool>, TemplateSet>;
   const std::lock_guard lock(mutex);
   const std::pair key(&kind, arch.interpreted);
   const auto known = sets.find(key);

@@ -84,7 +84,7 @@ CUcontext retain_primary_context(int ordinal) {
 /// Returns the primary context. Threads that need it first at the same time each retain it, which does no
 /// harm.
 CUcontext primary_context(int ordinal) {
-  static std::vector<std::atomic<CUcontext>> contexts(static_cast<std::size_t>(device_count()));
+  static auto& contexts = *new std::vector<std::atomic<CUcontext>>(static_cast<std::size_t>(device_count()));
   const auto index = static_cast<std::size_t>(ordinal);
   if (index >= contexts.size()) return retain_primary_context(ordinal);  // this throws
   CUcontext known = contexts[index].load(std::memory_order_acquire);
@@ -116,10 +116,10 @@ int device_count() {
 }
 
 const Device& device(int ordinal) {
-  static const Device interpreter = describe_interpreter();
+  static const Device& interpreter = *new Device(describe_interpreter());
   if (ordinal == kInterpreterDevice) return interpreter;
   static std::mutex mutex;
-  static std::map<int, Device> devices;
+  static auto& devices = *new std::map<int, Device>;
   const std::lock_guard lock(mutex);
   const auto known = devices.find(ordinal);
   if (known != devices.end()) return known->second;

@@ -21,7 +21,7 @@ namespace {
 
 /// The captures of the problem's texts; none if this process has not made these, which is an error of the problem.
 const std::vector<CaptureSpec>& specs_of(const AttentionProblem& problem) {
-  static const std::vector<CaptureSpec> none;
+  static const auto& none = *new std::vector<CaptureSpec>;
   try {
     return problem.score_text == 0 ? none : score_texts(problem.score_text).captures;
   } catch (const InvalidRequest&) {
