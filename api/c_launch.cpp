@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -194,10 +193,6 @@ fa2_status fa2_fill_zeros(void* data, size_t bytes, const fa2_launch* launch) {
   return guarded([&] {
     const fa2_launch& how = checked(launch);
     if (data == nullptr && bytes > 0) throw InvalidRequest({{"data", "NULL", "must be given"}});
-    if (how.place.device == kInterpreterDevice) {
-      if (bytes > 0) std::memset(data, 0, bytes);
-      return;
-    }
     const ScopedContext current(how.place.device);
     fill_zeros(data, bytes, static_cast<Stream>(how.stream));
   });

@@ -2,29 +2,14 @@
 #include <operation/operands/workspace.h>
 #include <parallel/element_sizes.h>
 #include <parallel/gather_engine.h>
+#include <parallel/tensor_places.h>
 #include <planning/append.h>
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 namespace fa2 {
 namespace {
-
-/// Returns the address of a head of an entry.
-template <class Data>
-Data* place_of(Data* data, const TensorStrides& strides, std::int64_t entry, std::int64_t head,
-               std::int64_t row = 0) {
-  using Byte = std::conditional_t<std::is_const_v<Data>, const std::byte, std::byte>;
-  if (data == nullptr) return data;
-  return static_cast<Byte*>(data) +
-         (entry * strides.batch + head * strides.head + row * strides.row) * kElementBytes;
-}
-
-template <class Value>
-Value* at_or_null(Value* data, std::int64_t index) {
-  return data == nullptr ? nullptr : data + index;
-}
 
 std::shared_ptr<const Plan> shared(Plan plan) {
   return std::make_shared<const Plan>(std::move(plan));
@@ -224,7 +209,7 @@ void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace
   launch(*g.sum, sum, operands_of(g.sum_problem, sum), nullptr, stream);
 }
 
-void GatherEngine::exchange(const GatherStage& stage, std::byte* workspace) {
+void GatherEngine::list_transfers(const Stage& stage, std::byte* workspace) {
   transfers_.clear();
   const auto add = [&](int group, const std::vector<RowTransfer>& rows, const auto& sent,
                        const auto& received, std::int64_t received_rows, std::int64_t element_bytes) {
@@ -239,44 +224,51 @@ void GatherEngine::exchange(const GatherStage& stage, std::byte* workspace) {
     add(*stage.returns, of_.gather.returns, at.gradients, at.arrivals, of_.gather.arrivals, kFloatBytes);
 }
 
-template <class Compute>
-void GatherEngine::run_stages(const std::vector<GatherStage>& stages, const BackwardArgs& args,
-                              std::byte* workspace, Stream stream, const Compute& compute) {
-  // Also after an error: the workspace's next user must not meet exchanges that are in flight.
-  struct Join {
-    StreamPair& streams;
-    Stream stream;
-    ~Join() { streams.join(stream); }
-  } const join{streams_, stream};
-  for (const GatherStage& stage : stages) {
-    streams_.meet(stream);
-    if (stage.gathers) copy_own(*stage.gathers, args.forward, workspace);
-    exchange(stage, workspace);
-    const std::uint64_t number =
-        communicator_.exchange(transfers_.data(), transfers_.size(), streams_.exchanges());
-    if (stage.sums) sum(*stage.sums, args, workspace, stream);
-    if (stage.computes && !of_.work.is_empty()) compute(groups_[*stage.computes], *stage.computes % 2);
-    communicator_.wait(number);
+/// One forward or backward: the Engine of run_stages().
+class GatherEngine::Run {
+ public:
+  Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
+      : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
+
+  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_); }
+
+  const std::vector<Transfer>& transfers_of(const Stage& stage) const {
+    engine_.list_transfers(stage, workspace_);
+    return engine_.transfers_;
   }
-}
+
+  void complete(int group) const { engine_.sum(group, args_, workspace_, stream_); }
+
+  void compute(int number) const {
+    if (engine_.of_.work.is_empty()) return;
+    const Group& group = engine_.groups_[number];
+    std::byte* const keys = workspace_ + engine_.layout_.keys[number % 2];
+    std::byte* const gradients = workspace_ + engine_.layout_.gradients[number % 2];
+    if (is_backward_)
+      group.backward->run(engine_.backward_args_of(group, args_, keys, gradients), stream_);
+    else
+      group.forward->run(engine_.forward_args(group, args_.forward, keys), stream_);
+  }
+
+  void run(const std::vector<Stage>& stages) const {
+    if (engine_.of_.is_local) return compute(0);
+    run_stages(stages, engine_.communicator_, engine_.streams_, stream_, *this);
+  }
+
+ private:
+  GatherEngine& engine_;
+  const BackwardArgs& args_;
+  std::byte* workspace_;
+  Stream stream_;
+  bool is_backward_;
+};
 
 void GatherEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  const auto compute = [&](const Group& group, int slot) {
-    group.forward->run(forward_args(group, args, workspace + layout_.keys[slot]), stream);
-  };
-  if (!of_.is_local) return run_stages(of_.gather.forward, backward_args(args), workspace, stream, compute);
-  if (!of_.work.is_empty()) compute(groups_.front(), 0);
+  Run(*this, backward_args(args), workspace, stream, false).run(of_.gather.forward);
 }
 
 void GatherEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  const auto compute = [&](const Group& group, int slot) {
-    group.backward->run(
-        backward_args_of(group, args, workspace + layout_.keys[slot], workspace + layout_.gradients[slot]),
-        stream);
-  };
-  const auto& stages = of_.gradients.dk ? of_.gather.backward : of_.gather.forward;
-  if (!of_.is_local) return run_stages(stages, args, workspace, stream, compute);
-  if (!of_.work.is_empty()) compute(groups_.front(), 0);
+  Run(*this, args, workspace, stream, true).run(of_.gradients.dk ? of_.gather.backward : of_.gather.forward);
 }
 
 }  // namespace fa2

@@ -7,28 +7,18 @@
 #include <parallel/device_tables.h>
 #include <parallel/gather_plan.h>
 #include <parallel/rank_work.h>
+#include <parallel/shard_engine.h>
 #include <parallel/stream_pair.h>
-#include <planning/plan.h>
-#include <planning/row_kernels.h>
 #include <planning/sum_parts.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 namespace fa2 {
-
-/// Makes the plans and kernels of one rank.
-struct PlanMaker {
-  std::function<AttentionPlan(const AttentionProblem&)> forward;
-  std::function<BackwardPlan(const AttentionProblem&)> backward;  ///< empty without gradients
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> append;
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> sum;
-};
 
 /// The work of one rank, for all groups.
 struct GatherWork {
@@ -41,23 +31,16 @@ struct GatherWork {
   bool is_local = false;
 };
 
-/// One rank's kernels, tables and streams. One run at a time.
-class GatherEngine {
+class GatherEngine final : public ShardEngine {
  public:
-  /// Loads all kernels. The device's context must be current, also at destruction. `communicator` must outlive the engine.
+  /// Loads all kernels. `communicator` must outlive the engine.
   GatherEngine(GatherWork work, Communicator& communicator, const PlanMaker& make);
 
-  /// Returns the bytes that runs need: a multiple of kWorkspaceAlignment.
-  std::size_t workspace_bytes() const { return layout_.bytes; }
-
-  /// Enqueue a run. The arguments must be valid for GatherWork::shard. Later work on `stream` follows kernels and exchanges.
-  void run(const AttentionArgs& args, std::byte* workspace, Stream stream);
-  void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream);
-
-  const GatherWork& of() const { return of_; }
-  /// Return the plans of the first group; null if the rank has no queries or no gradients.
-  const AttentionPlan* forward() const;
-  const BackwardPlan* backward() const;
+  std::size_t workspace_bytes() const override { return layout_.bytes; }
+  void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
+  void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;
+  const AttentionPlan* forward() const override;
+  const BackwardPlan* backward() const override;
 
  private:
   /// A copy of own rows into a slot, as appends to an empty cache.
@@ -97,10 +80,9 @@ class GatherEngine {
   void add_copies(Group& group, const PlanMaker& make);
   Layout layout() const;
 
-  template <class Compute>
-  void run_stages(const std::vector<GatherStage>& stages, const BackwardArgs& args, std::byte* workspace,
-                  Stream stream, const Compute& compute);
-  void exchange(const GatherStage& stage, std::byte* workspace);
+  class Run;
+
+  void list_transfers(const Stage& stage, std::byte* workspace);
   SlotTensors tensors_in(std::byte* slot, const Group& group, std::int64_t element_bytes) const;
   void copy_own(int group, const AttentionArgs& args, std::byte* workspace);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);

@@ -10,21 +10,6 @@ namespace {
 
 using Kind = Transfer::Kind;
 
-/// Group g arrives in stage g, and is computed one stage later. Its gradients go home another stage later, and are added in the next.
-std::vector<GatherStage> stages_of(int groups, bool with_gradients) {
-  std::vector<GatherStage> stages;
-  const int count = groups + (with_gradients ? 3 : 1);
-  for (int stage = 0; stage < count; ++stage) {
-    const auto group = [&](int delay) {
-      const int g = stage - delay;
-      return g >= 0 && g < groups ? std::optional(g) : std::nullopt;
-    };
-    stages.push_back({group(0), {}, {}, group(1)});
-    if (with_gradients) stages.back().returns = group(2), stages.back().sums = group(3);
-  }
-  return stages;
-}
-
 /// Adds the rows that arrive from each sender, in the order of the exchange, and then sorts what is added by senders.
 void plan_returns(const IntervalPlan& plan, int rank, GatherPlan& made) {
   struct Arrival {

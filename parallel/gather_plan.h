@@ -11,10 +11,10 @@
 
 #include <fa2/communicator.h>
 #include <parallel/interval_plan.h>
+#include <parallel/stages.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,16 +29,6 @@ struct HeadGroup {
 
 /// Returns at most `groups` groups of nearly equal size, of whole entries if there are several. Sizes must be at least 1.
 std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv, int groups);
-
-/// What happens at the same time, by groups. The exchange runs beside the kernels: first the sum, then the computation. A stage begins
-/// when the one before it has ended, its exchange too.
-struct GatherStage {
-  std::optional<int> gathers;   ///< exchange: its keys arrive
-  std::optional<int> returns;   ///< exchange: its gradients go home
-  std::optional<int> sums;      ///< kernels: its gradients, which have come home, are added
-  std::optional<int> computes;  ///< kernels: attention, or its gradients
-  friend bool operator==(const GatherStage&, const GatherStage&) = default;
-};
 
 /// Rows that are copied or added from one place to another.
 struct RowCopy {
@@ -60,8 +50,8 @@ struct RowTransfer {
 /// Rows are the same for all groups.
 struct GatherPlan {
   std::vector<HeadGroup> groups;
-  std::vector<GatherStage> forward;
-  std::vector<GatherStage> backward;
+  std::vector<Stage> forward;
+  std::vector<Stage> backward;
   std::int64_t rows = 0;            ///< rows of a slot of keys or of gradients
   std::int64_t arrivals = 0;        ///< rows of an arrivals slot
   std::vector<RowCopy> own;         ///< rows of the rank's tensors, to rows of a slot

@@ -11,6 +11,7 @@ inline constexpr EnumWord<ContextParallelScheme> kWords<ContextParallelScheme>[]
     {ContextParallelScheme::automatic, "automatic"},
     {ContextParallelScheme::gather_heads, "gather_heads"},
     {ContextParallelScheme::local, "local"},
+    {ContextParallelScheme::all_to_all, "all_to_all"},
 };
 
 }  // namespace fa2

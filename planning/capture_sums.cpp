@@ -7,16 +7,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <templates/attention/common/params.cuh>
 
 namespace fa2 {
 namespace {
-
-void set_zero(const Plan& plan, void* data, std::size_t bytes, Stream stream) {
-  if (plan.device != kInterpreterDevice) return fill_zeros(data, bytes, stream);
-  std::memset(data, 0, bytes);
-}
 
 /// Returns whether a step of the plan stores all elements of a capture's gradient.
 bool stores_all(const Plan& plan, const CaptureSpec& spec, const ScoreCapture& capture) {
@@ -49,13 +43,13 @@ std::optional<StreamMemory> start_capture_gradients(const Plan& plan, Call& call
     if (data == nullptr) continue;
     const ByteRange range = gradient_bytes(specs[i], args.forward.captures[i], data);
     const auto bytes = static_cast<std::size_t>(range.end - range.begin);
-    if (!stores_all(plan, specs[i], args.forward.captures[i])) set_zero(plan, data, bytes, stream);
+    if (!stores_all(plan, specs[i], args.forward.captures[i])) fill_zeros(data, bytes, stream);
     elements += bytes / sizeof(float);
   }
   if (plan.gradients.determinism != Determinism::bitwise) return std::nullopt;
   StreamMemory sums = plan.scratch->take(elements * sizeof(long long), stream);
   call.capture_sums = {static_cast<std::byte*>(sums.data()), elements * sizeof(long long)};
-  set_zero(plan, sums.data(), call.capture_sums.size(), stream);
+  fill_zeros(sums.data(), call.capture_sums.size(), stream);
   return sums;
 }
 

@@ -7,7 +7,8 @@
 
 namespace fa2 {
 
-/// Sets `bytes` at `data` to 0, after the present work of `stream`. Data and stream must belong to the current CUDA context.
+/// Sets `bytes` at `data` to 0, after the present work of `stream`. Data and stream must belong to the current context, which may be
+/// the interpreter's.
 /// @throws CudaError.
 void fill_zeros(void* data, std::size_t bytes, Stream stream);
 

@@ -114,7 +114,12 @@ FA2_C_API fa2_status fa2_communicator_destroy(fa2_communicator* communicator);
 /* ---- attention ---- */
 
 /* fa2_context_parallel_options.scheme */
-enum { FA2_SCHEME_AUTOMATIC = 0, FA2_SCHEME_GATHER_HEADS = 1, FA2_SCHEME_LOCAL = 2 };
+enum {
+  FA2_SCHEME_AUTOMATIC = 0,
+  FA2_SCHEME_GATHER_HEADS = 1,
+  FA2_SCHEME_LOCAL = 2,
+  FA2_SCHEME_ALL_TO_ALL = 3
+};
 
 /* Must be equal on all ranks. */
 typedef struct fa2_context_parallel_options {

@@ -78,14 +78,20 @@ FA2_API std::string to_string(const ShardLayout& layout);
 ///   gather_heads: each rank gathers the keys and values that its queries see, by groups of heads. While it computes one group, the
 ///     next one arrives, and float32 dK and dV of the previous one go to their owners. Owners add them in rank order. Ranks merge nothing.
 ///   local: no rank needs another's keys, so ranks exchange nothing.
-enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local };
+///   all_to_all: each rank computes some heads for all tokens (DeepSpeed Ulysses, arXiv 2309.14509). Q, K and V travel to the ranks of
+///     their heads, by groups of heads, and O comes back; in the backward O and dO travel too, and gradients come back. Any layout will
+///     do, and all ranks have equal work under every mask. Needs as many key/value heads as ranks, and neither dropout nor texts of
+///     scores, which read the numbers of heads.
+///   automatic: local, else gather_heads; all_to_all where the layout has too many slices for gather_heads, or where the key/value
+///     heads are a multiple of the ranks and fewer bytes travel before the first kernel.
+enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local, all_to_all };
 FA2_API std::string_view to_string(ContextParallelScheme);
 
 /// Must be equal on all ranks.
 struct ContextParallelOptions {
   ContextParallelScheme scheme = ContextParallelScheme::automatic;
-  /// Most groups of gather_heads; >= 0; 0: as many as keep every SM busy. A group is whole batch entries or, if there is one entry,
-  /// key/value heads. More groups hide more of the exchange and need less memory.
+  /// Most groups; >= 0; 0: as many as keep every SM busy. A group is key/value heads; in gather_heads whole batch entries, if there are
+  /// several. More groups hide more of the exchange and need less memory.
   std::int32_t groups = 0;
   /// The gradients that run_backward() computes; absent: none. dK and dV go together.
   std::optional<Gradients> gradients = std::nullopt;

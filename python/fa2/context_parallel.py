@@ -31,7 +31,7 @@ from ._types import Causal
 
 __all__ = ["Layout", "Plan", "attention", "plan", "positions", "shard", "shift_labels", "unshard"]
 
-Scheme = Literal["automatic", "gather_heads", "local"]
+Scheme = Literal["automatic", "gather_heads", "local", "all_to_all"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
 _CAUSAL = (False, "bottom_right", "top_left")
 _LAYOUTS = ("zigzag", "contiguous")
@@ -179,7 +179,7 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
     o = options
     wrong = _mistakes.find({"q": q, "k": k, "v": v, "deterministic": deterministic, **{x: o[x] for x in o if x != "layout"}})[0]
     if not isinstance(o["scheme"], str) or o["scheme"] not in SCHEMES:
-        wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads" or "local"'
+        wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads", "local" or "all_to_all"'
     if not isinstance(o["groups"], int) or o["groups"] < 0:
         wrong["groups"] = f"groups = {_hooks.text_of(o['groups'])}, must be an integer from 0 on: 0 to have it chosen"
     _require_tensors(q, k, v, wrong)
@@ -316,8 +316,9 @@ def attention(
         travel by a communicator of NCCL that belongs to fa2, and CPU tensors by the group itself, slowly.
     group: PyTorch's process group; None: the default one.
     layout: which rank holds which tokens. "zigzag", "contiguous": shards of equal length, Layout's with a granule of 1.
-    scheme: "gather_heads" gathers keys and values by groups of heads while others are computed. "local": no rank needs
-        another's keys, which is an error if one does. "automatic": local if that is possible.
+    scheme: "gather_heads" gathers keys and values by groups of heads while others are computed. "all_to_all": each rank
+        computes some heads for all tokens. "local": no rank needs another's keys, which is an error if one does.
+        "automatic": local if that is possible, else that of the others which sends fewer bytes before its first kernel.
     groups: most groups of heads; 0: chosen. More groups hide more of the exchange, and need less memory.
     causal, window_size, softcap, alibi_slopes, softmax_scale: as in fa2.attention(), of positions among all tokens.
     sinks: (heads). Their gradient is this rank's part: the gradient of the whole is the sum over all ranks.

@@ -67,9 +67,20 @@ TEST_CASE("context parallel: requests that no plan computes are refused on every
   problem.seqlen_k = 65;
   CHECK(refused(problem, layout) ==
         Strings{"seqlen_k = 65, must equal seqlen_q = 64: queries and keys are the same tokens"});
-  CHECK(refused(causal_problem(60), {60, {{{0, 10}, {20, 30}, {40, 60}}, {{10, 20}, {30, 40}}}}) ==
+  CHECK(refused(causal_problem(60), {60, {{{0, 10}, {20, 30}, {40, 60}}, {{10, 20}, {30, 40}}}},
+                {.scheme = ContextParallelScheme::gather_heads}) ==
         Strings{"layout.ranks[0] = 3 slices of [0, 60), must be at most 2: kernels take two pieces of a "
                 "document or chunk"});
+  const ContextParallelOptions by_heads{.scheme = ContextParallelScheme::all_to_all};
+  problem = causal_problem(64);
+  problem.heads_kv = 1;
+  CHECK(refused(problem, layout, by_heads) ==
+        Strings{"scheme = all_to_all, must not be all_to_all: there are 1 key/value heads for 2 ranks"});
+  problem.heads_kv = 2, problem.dropout = true;
+  CHECK(refused(problem, layout, by_heads) ==
+        Strings{"scheme = all_to_all, must not be all_to_all: dropout depends on the numbers of heads and "
+                "batch entries"});
+  problem.dropout = false;
   problem = causal_problem(104);
   problem.dropout = true;
   CHECK(refused(problem, ShardLayout::zigzag(104, 2, 16)).empty());

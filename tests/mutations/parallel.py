@@ -1,14 +1,15 @@
 """Bugs of attention over sharded tokens: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
-    "gather_plan.cpp": [
-        ("stages_of", "keys of a group are used before they arrive", "{group(0), {}, {}, group(1)}", "{group(0), {}, {}, group(0)}",
+    "stages.cpp": [
+        ("stages_of", "keys of a group are used before they arrive", "computes = group(1)", "computes = group(0)",
          "context parallel: outputs"),
         ("stages_of", "gradients go home while they are computed", "returns = group(2)", "returns = group(1)", "context parallel: gradients"),
-        ("stages_of", "gradients are added before they have come home", "sums = group(3)", "sums = group(2)", "context parallel: gradients"),
+        ("stages_of", "gradients are added before they have come home", "completes = group(3)", "completes = group(2)",
+         "context parallel: gradients"),
     ],
     "gather_engine.cpp": [
-        ("run_stages", "own keys of the group before the last one", "if (stage.gathers) copy_own(*stage.gathers, args.forward, workspace);",
-         "if (stage.gathers && *stage.gathers < 1) copy_own(*stage.gathers, args.forward, workspace);", "context parallel: batches"),
+        ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_);",
+         "if (group < 1) engine_.copy_own(group, args_.forward, workspace_);", "context parallel: batches"),
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
          "context parallel: batches"),
         ("forward_args", "sinks of the first heads for all", "at_or_null(args.sinks, head)", "args.sinks", "context parallel: outputs"),

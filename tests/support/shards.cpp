@@ -106,7 +106,13 @@ ShardCall::ShardCall(const GuardedBackward& whole, const std::vector<Slice>& sli
            sizeof(float)),
       d_sinks_(static_cast<std::size_t>(whole.forward.problem.heads_q) * sizeof(float)) {
   for (PlacedTensor* const written : {&out_, &dq_, &dk_, &dv_}) written->buffer.fill(0xff);
-  lse_.fill(0xff);
+  lse_.fill(0xff), d_sinks_.fill(0xff);
+  if (whole.d_lse.empty()) return;
+  const Tensor& d_out = whole.d_out;
+  const Tensor d_lse = rows_of({d_out.batch, d_out.heads, d_out.rows, 1, whole.d_lse}, slices);
+  if (std::ranges::all_of(d_lse.values, [](float x) { return x == 0; })) return;
+  d_lse_.emplace(d_lse.values.size() * sizeof(float));
+  d_lse_->upload(d_lse.values.data(), d_lse_->size());
 }
 
 AttentionArgs ShardCall::forward() const {
@@ -126,6 +132,7 @@ BackwardArgs ShardCall::backward(const Gradients& gradients) const {
   args.d_out = d_out_.data(), args.d_out_strides = d_out_.layout.strides;
   args.dq_strides = dq_.layout.strides, args.dk_strides = dk_.layout.strides,
   args.dv_strides = dv_.layout.strides;
+  if (d_lse_) args.d_lse = static_cast<const float*>(d_lse_->data());
   if (gradients.dq) args.dq = dq_.data();
   if (gradients.dk) args.dk = dk_.data(), args.dv = dv_.data();
   if (gradients.d_sinks) args.d_sinks = static_cast<float*>(d_sinks_.data());

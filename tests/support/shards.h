@@ -51,7 +51,7 @@ struct PlacedTensor {
   reference::Tensor read() const;
 };
 
-/// The memory of one rank's tensors, with guards. Made on the rank's device.
+/// The memory of one rank's tensors, with guards. Made on the rank's device. Without the gradient of LSE where all of it is 0.
 class ShardCall {
  public:
   ShardCall(const GuardedBackward& whole, const std::vector<Slice>& slices, MakeLayout layout);
@@ -70,6 +70,7 @@ class ShardCall {
   const GuardedBackward& whole_;
   PlacedTensor q_, k_, v_, out_, d_out_, dq_, dk_, dv_;
   DeviceBuffer lse_, d_sinks_;
+  std::optional<DeviceBuffer> d_lse_;  ///< absent where it is 0
 };
 
 }  // namespace fa2::test

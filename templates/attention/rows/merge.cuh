@@ -80,7 +80,11 @@ FA2_DEVICE void merge(const MergeParams& params) {
                      static_cast<int>(number % params.seqlen), static_cast<int>(thread % kThreadsOfRow) * 8};
   const PartWeights<Config> weights(params, at);
   const i64 from = place_of(params.parts_strides, at.batch, at.head, at.row) + at.col;
-  float merged[8] = {};
+  // -0 is the neutral element of sums: a single part keeps its bits.
+  const float neutral = weights.sum == 0.0f ? 0.0f : -0.0f;
+  float merged[8];
+  FA2_UNROLL
+  for (float& value : merged) value = neutral;
   if (params.float32_parts != 0) {
     merge_parts<Config, float>(params, weights, from, merged);
   } else {

@@ -87,7 +87,7 @@ struct Rank {
   }
 
   /// Exchanges keys of one group and gradients of another in one group of transfers.
-  std::uint64_t exchange(const GatherStage& stage) {
+  std::uint64_t exchange(const Stage& stage) {
     std::vector<Transfer> all;
     const auto add = [&](const std::vector<RowTransfer>& rows, int group, std::vector<float>& sent,
                          std::vector<float>& received) {
@@ -103,10 +103,10 @@ struct Rank {
     return own.exchange(all.data(), all.size(), nullptr);
   }
 
-  void run(const std::vector<GatherStage>& stages) {
-    for (const GatherStage& stage : stages) {
+  void run(const std::vector<Stage>& stages) {
+    for (const Stage& stage : stages) {
       const std::uint64_t number = exchange(stage);
-      if (stage.sums) sum(*stage.sums);
+      if (stage.completes) sum(*stage.completes);
       if (stage.computes) compute(*stage.computes, stages.size() == plan.backward.size());
       own.wait(number);
     }
@@ -161,9 +161,9 @@ TEST_CASE(
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
   const GatherPlan plan = plan_gather(intervals, 0, head_groups(1, 2, 9));
   CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});
-  CHECK(plan.forward == std::vector<GatherStage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
+  CHECK(plan.forward == std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
   CHECK(plan.backward ==
-        std::vector<GatherStage>{
+        std::vector<Stage>{
             {0, {}, {}, {}}, {1, {}, {}, 0}, {{}, 0, {}, 1}, {{}, 1, 0, {}}, {{}, {}, 1, {}}});
 }
 

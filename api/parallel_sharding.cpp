@@ -1,0 +1,182 @@
+#include <api/parallel_sharding.h>
+#include <fmt/format.h>
+#include <parallel/element_sizes.h>
+#include <parallel/gather_engine.h>
+#include <parallel/group_count.h>
+#include <parallel/head_engine.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+using Scheme = ContextParallelScheme;
+
+constexpr std::int32_t kMostCopiedColumns = 512;
+
+/// The keys that ranks need, by the mask of what they exchange.
+struct Needs {
+  StreamMask mask;
+  IntervalPlan intervals;
+
+  explicit Needs(const ParallelRequest& request)
+      : mask(exchanged_problem(request.problem), request.cu_seqlens),
+        intervals(plan_intervals(request.layout, mask)) {}
+
+  bool none() const { return intervals.transfers.empty(); }
+};
+
+/// A sharding, and the bytes of all ranks' forwards that no kernel hides: those of the first group.
+struct Choice {
+  Sharding sharding;
+  std::int64_t exposed_bytes = 0;
+};
+
+/// Returns what all schemes explain alike.
+ContextParallelExplanation explanation_of(const ParallelRequest& request, Scheme scheme, std::string reason,
+                                          std::size_t groups) {
+  ContextParallelExplanation e;
+  e.scheme = scheme;
+  e.reason = std::move(reason);
+  e.rank = request.communicator.rank(), e.ranks = request.communicator.size();
+  e.groups = static_cast<int>(groups);
+  e.tokens = request.layout.tokens_of(e.rank);
+  e.sent_bytes.assign(e.ranks, 0), e.received_bytes.assign(e.ranks, 0);
+  const StreamMask visible(request.problem, request.cu_seqlens);
+  for (const Slice& slice : request.layout.ranks[e.rank]) e.pairs += visible.pairs(slice);
+  return e;
+}
+
+std::string because(const ParallelRequest& request, const char* reason) {
+  return request.options.scheme == Scheme::automatic ? reason : "asked for";
+}
+
+int groups_of_gather(const ParallelRequest& request, const IntervalPlan& intervals, std::string& reason) {
+  const std::string why = why_one_group(request.problem, request.gradients);
+  if (!why.empty()) {
+    reason += "; one group, because " + why;
+    return 1;
+  }
+  if (request.options.groups > 0) return request.options.groups;
+  std::int64_t most = 0;
+  for (const RowsOfSlices& held : intervals.held) most = std::max(most, held.count());
+  return group_count(request.problem, most, request.gpu.sm_count);
+}
+
+Choice gather_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
+  const AttentionProblem& p = request.problem;
+  const int rank = request.communicator.rank();
+  GatherWork work;
+  work.is_local = needs.none() && request.options.scheme != Scheme::gather_heads;
+  std::string reason = work.is_local
+                           ? "no query sees a key of another rank"
+                           : because(request, "each head is computed at once, and nothing is merged");
+  work.work = rank_work(p, request.cu_seqlens, needs.intervals, needs.mask, rank, found);
+  if (!found.empty()) return {};
+  const int groups = work.is_local ? 1 : groups_of_gather(request, needs.intervals, reason);
+  work.gather = plan_gather(needs.intervals, rank, head_groups(request.entries(), p.heads_kv, groups));
+  work.shard = shard_problem(p, needs.intervals.held[rank].count());
+  work.gradients = request.gradients;
+  work.alignment = request.options.plan.row_alignment;
+
+  Choice made;
+  ContextParallelExplanation& e = made.sharding.explanation;
+  e = explanation_of(request, work.is_local ? Scheme::local : Scheme::gather_heads, std::move(reason),
+                     work.gather.groups.size());
+  e.needed_keys = work.gather.rows;
+  for (const KeyTransfer& part : needs.intervals.transfers) {
+    const std::int64_t bytes =
+        part.keys.size() * request.entries() * p.heads_kv * (p.head_dim + p.head_dim_v) * kElementBytes;
+    if (part.from == rank) e.sent_bytes[part.to] += bytes;
+    if (part.to == rank) e.received_bytes[part.from] += bytes;
+    made.exposed_bytes += bytes;
+  }
+  made.exposed_bytes /= e.groups;
+  made.sharding.make_engine = [work, &communicator = request.communicator](const PlanMaker& make) {
+    return std::make_unique<GatherEngine>(work, communicator, make);
+  };
+  return made;
+}
+
+/// Returns why ranks cannot have some heads each; empty if they can.
+std::string why_no_heads(const ParallelRequest& request) {
+  const AttentionProblem& p = request.problem;
+  if (p.heads_kv < request.communicator.size())
+    return fmt::format("there are {} key/value heads for {} ranks", p.heads_kv, request.communicator.size());
+  if (std::max(p.head_dim, p.head_dim_v) > kMostCopiedColumns) return "rows have more than 512 columns";
+  return why_one_group(p, kNoGradients);
+}
+
+int groups_of_heads(const ParallelRequest& request, std::int64_t tokens) {
+  if (request.options.groups > 0) return request.options.groups;
+  AttentionProblem share = request.problem;
+  share.varlen = false, share.batch = 1;
+  share.heads_q /= request.communicator.size(), share.heads_kv /= request.communicator.size();
+  return group_count(share, request.entries() * tokens, request.gpu.sm_count);
+}
+
+Choice head_choice(const ParallelRequest& request, const Needs& needs, std::string reason) {
+  const int rank = request.communicator.rank(), ranks = request.communicator.size();
+  HeadWork work{request.problem,      request.cu_seqlens,
+                needs.intervals.held, {},
+                request.gradients,    request.options.plan.row_alignment};
+  work.shares = head_shares(request.problem.heads_kv, ranks, groups_of_heads(request, work.tokens()));
+
+  Choice made;
+  ContextParallelExplanation& e = made.sharding.explanation;
+  e = explanation_of(request, Scheme::all_to_all, std::move(reason), work.shares.size());
+  e.needed_keys = work.tokens();
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      if (from == to) continue;
+      const std::int64_t bytes = bytes_between(work, from, to);
+      if (from == rank) e.sent_bytes[to] = bytes;
+      if (to == rank) e.received_bytes[from] = bytes;
+      made.exposed_bytes += bytes;
+    }
+  }
+  made.exposed_bytes /= e.groups;
+  made.sharding.make_engine = [work, &communicator = request.communicator](const PlanMaker& make) {
+    return std::make_unique<HeadEngine>(work, communicator, make);
+  };
+  return made;
+}
+
+Choice best_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
+  RequestCheck of_gather;
+  Choice gather = gather_choice(request, needs, of_gather);
+  const bool divides = request.problem.heads_kv % request.communicator.size() == 0;
+  if (why_no_heads(request).empty() && !of_gather.empty())
+    return head_choice(request, needs, "the layout has too many slices to gather keys for");
+  if (of_gather.empty() && !needs.none() && divides && why_no_heads(request).empty()) {
+    Choice heads =
+        head_choice(request, needs, "fewer bytes are sent before the first kernel than by gather_heads");
+    if (heads.exposed_bytes < gather.exposed_bytes) return heads;
+  }
+  found.add(of_gather.take());
+  return gather;
+}
+
+}  // namespace
+
+Sharding sharding_of(const ParallelRequest& request, RequestCheck& found) try {
+  const Needs needs(request);
+  const Scheme asked = request.options.scheme;
+  if (asked == Scheme::automatic) return best_choice(request, needs, found).sharding;
+  if (asked == Scheme::local && !needs.none())
+    found.add("scheme", "local", "must not be local: queries see keys of other ranks");
+  if (asked != Scheme::all_to_all) return gather_choice(request, needs, found).sharding;
+  if (const std::string why = why_no_heads(request); !why.empty()) {
+    found.add("scheme", "all_to_all", "must not be all_to_all: " + why);
+    return {};
+  }
+  return head_choice(request, needs, "asked for").sharding;
+} catch (const InvalidRequest& error) {
+  found.add(error.violations());
+  return {};
+}
+
+}  // namespace fa2

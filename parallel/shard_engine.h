@@ -1,0 +1,41 @@
+// What runs a plan of one rank.
+#pragma once
+
+#include <fa2/attention.h>
+#include <fa2/backward.h>
+#include <planning/plan.h>
+#include <planning/row_kernels.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace fa2 {
+
+/// Makes the plans and kernels of one rank.
+struct PlanMaker {
+  std::function<AttentionPlan(const AttentionProblem&)> forward;
+  std::function<BackwardPlan(const AttentionProblem&)> backward;  ///< empty without gradients
+  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> append;
+  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> merge;
+  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> sum;
+};
+
+/// One rank's kernels, tables and streams. One run at a time. The device's context must be current, also at destruction.
+class ShardEngine {
+ public:
+  virtual ~ShardEngine() = default;
+
+  /// Returns the bytes that runs need: a multiple of kWorkspaceAlignment.
+  virtual std::size_t workspace_bytes() const = 0;
+
+  /// Enqueue a run. The arguments must be valid for the rank's tensors. Later work on `stream` follows kernels and exchanges.
+  virtual void run(const AttentionArgs& args, std::byte* workspace, Stream stream) = 0;
+  virtual void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) = 0;
+
+  /// Return the plans of the first group; null if the rank computes nothing, or no gradients.
+  virtual const AttentionPlan* forward() const = 0;
+  virtual const BackwardPlan* backward() const = 0;
+};
+
+}  // namespace fa2
