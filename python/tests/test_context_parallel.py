@@ -112,6 +112,7 @@ CASES: dict[str, dict[str, Any]] = {
     "alibi, softcap, sinks": dict(causal=True, softcap=3.0, alibi_slopes=2.0 ** -torch.arange(1.0, 5), sinks=torch.arange(4.0)),
     "documents": dict(causal=True, cu_seqlens=DOCUMENTS),
     "dropout": dict(causal=True, dropout_p=0.25, dropout_seed=5, dropout_offset=8),
+    "by heads, on two ranks": dict(causal=True, window_size=(40, -1), scheme="all_to_all"),
     "a rank without tokens": dict(causal=True, layout=None),
 }
 
@@ -157,7 +158,7 @@ def attend_sharded(group: Any, name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_attention_is_that_of_one_rank(pool: RankPool, name: str) -> None:
-    pool.run(3, attend_sharded, name, torch.bfloat16)
+    pool.run(2 if name.endswith("on two ranks") else 3, attend_sharded, name, torch.bfloat16)
 
 
 def test_two_ranks_and_float16(pool: RankPool) -> None:
@@ -261,6 +262,11 @@ def differentiate(group: Any, options: dict[str, Any], layout: cp.Layout) -> Non
 def test_gradients_of_one_rank(pool: RankPool) -> None:
     sinks = torch.arange(4.0) / 2
     pool.run(1, differentiate, dict(causal=True, sinks=sinks, deterministic=True), cp.Layout.contiguous(TOKENS, 1))
+
+
+def test_gradients_by_heads(pool: RankPool) -> None:
+    layout = cp.Layout.of_slices(TOKENS, [[(0, 10), (20, 30), (40, 96)], [(10, 20), (30, 40)]])
+    pool.run(2, differentiate, dict(causal=True, sinks=torch.arange(4.0) / 2), layout)
 
 
 def test_gradients_of_documents_that_ranks_hold_alone(pool: RankPool) -> None:

@@ -101,8 +101,8 @@ std::vector<float> values_of(const DeviceBuffer& buffer, std::size_t first, cons
   return {tensor.values.begin(), tensor.values.end()};
 }
 
-/// Merges, and compares with float64. `shift` elements before O and the partial outputs make rows misaligned.
-void expect_merged(Context& context, Case it, int shift = 0) {
+/// Merges, and compares with float64. `shift` elements before O and the partial outputs make rows misaligned. Returns O.
+std::vector<float> expect_merged(Context& context, Case it, int shift = 0) {
   const MergeProblem& p = it.problem;
   const std::size_t in_bytes = p.float32_parts ? 4 : 2, out_bytes = p.float32_output ? 4 : 2;
   const auto offset = static_cast<std::size_t>(shift);
@@ -136,6 +136,7 @@ void expect_merged(Context& context, Case it, int shift = 0) {
       CHECK(std::fabs(got - want) <= unit * std::fabs(want) + 2e-6);
     }
   }
+  return merged;
 }
 
 }  // namespace
@@ -227,6 +228,21 @@ TEST_CASE(
     }
   }
   expect_merged(context, it);
+}
+
+TEST_CASE("merge: a single part keeps its bits, -0 too, and a row without a key is +0") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const bool float32 : {false, true}) {
+    Case it = random_case({.float32_parts = float32, .float32_output = float32, .head_dim = 16, .seqlen = 5});
+    std::fill_n(it.row_of(0, 2), 8, -0.0f);
+    std::fill_n(it.row_of(0, 3), 16, -0.0f);
+    it.lse_of(0, 3) = kInfinity;
+    const std::vector<float> merged = expect_merged(context, it);
+    std::fill_n(it.row_of(0, 3), 16, 0.0f);
+    CHECK(std::memcmp(merged.data(), it.parts.data(), merged.size() * sizeof(float)) == 0);
+  }
 }
 
 TEST_CASE("merge: scores of any size") {

@@ -17,6 +17,22 @@ BUGS = {
          "context parallel: gradients"),
         ("add_copies", "slices at the beginning of a slot", "to.push_back(own.to)", "to.push_back(own.to * 0)", "context parallel: outputs"),
     ],
+    "head_plan.cpp": [
+        ("add_transfers", "whole tensors have the own slices for all ranks", "held[owner].slices()", "held[rank].slices()",
+         "context parallel by heads: outputs"),
+        ("strides", "entries as far apart as in blocks of one row", "{rows * row,", "{row,", "context parallel by heads: batches"),
+    ],
+    "head_run.cpp": [
+        ("forward_args", "sinks of the first heads for all", "at_or_null(a.sinks, first)", "a.sinks", "context parallel by heads: outputs"),
+        ("add_arrays", "LSE of the first heads for all ranks", "+ share.begin * queries", "", "context parallel by heads: outputs"),
+        ("add_arrays", "LSE of the first entry for all", "entry * group.heads.size() * queries", "0", "context parallel by heads: batches"),
+        ("start", "no zeros where no head of the rank writes",
+         "fill_zeros(args_.d_sinks, static_cast<std::size_t>(of_.problem.heads_q * kFloatBytes), stream_);", "return;",
+         "context parallel by heads: the sums of sinks"),
+        ("backward_args_of", "the gradient of O is O", "messages_.in.place(slot(engine_.layout_.gathered, number), 4, heads)",
+         "messages_.in.place(slot(engine_.layout_.gathered, number), 3, heads)", "context parallel by heads: gradients"),
+        ("for_each_block", "heads of the first rank for all", "share.begin * heads", "0 * heads", "context parallel by heads: outputs"),
+    ],
     "local_sequences.cpp": [
         ("local_sequences", "the second piece counts from its own first query", "own_key - last.keys.begin - (row - last.queries.begin)",
          "own_key - last.keys.begin", "context parallel: outputs"),

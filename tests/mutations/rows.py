@@ -95,6 +95,8 @@ BUGS = {
          "return static_cast<int>(batch * strides.batch_stride) +", "append"),
     ],
     "merge.cuh": [
+        ("merge", "sums begin at +0, which turns -0 into it", "weights.sum == 0.0f ? 0.0f : -0.0f", "0.0f", "merge"),
+        ("merge", "rows without a key are -0", "weights.sum == 0.0f ? 0.0f : -0.0f", "-0.0f", "merge"),
         ("sum", "weights without the largest",
          "for (int part = 0; part < count; ++part) largest = ptx::max_or_nan_f32(largest, lse_of(part));", "largest = 0.0f;",
          "merge"),
