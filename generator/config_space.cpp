@@ -49,6 +49,8 @@ void check_problem(const KernelKind& kind, const KernelSpec& spec, BrokenRules& 
                           (t.kv_type == KvType::scaled && kind.pass == KernelPass::forward);
   rules.expect(reads_keys, "kv_type = {} is not for {}", to_string(t.kv_type), kind.name());
   rules.expect(!t.values_in_keys || kind.finds_values_in_keys, "values_in_keys is not for {}", kind.name());
+  rules.expect(!t.float32_out || kind.pass == KernelPass::forward || kind.pass == KernelPass::rows,
+               "float32_out is not for {}, which computes gradients", kind.name());
   kind.supports(t, rules);
 }
 

@@ -92,7 +92,9 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
                       AttentionParamsSm90& params, const QueryPieces& pieces) {
   const std::int64_t queries = q_entries(p).rows;
   params.q = packed_map_of(operands[Role::q], queries, params.attention.packing);
-  params.o = packed_map_of(operands[Role::out], queries, params.attention.packing);
+  if (!p.float32_out)
+    params.o =
+        packed_map_of(operands[Role::out], queries, params.attention.packing);  // else warps store rows
   if (p.seqlen_k == 0) return;                  // the kernel loads neither, and both may be null
   if (gathers_keys(p) || has_bytes(p)) return;  // warps copy rows
   if (p.page_size > 0) {

@@ -84,7 +84,7 @@ DeviceBuffer elements(std::size_t count) {
 
 BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables,
                          Direction direction, const std::vector<int>& copies)
-    : o_(elements(sizes_of(problems).out)),
+    : o_(elements(sizes_of(problems).out << std::ranges::any_of(problems, &AttentionProblem::float32_out))),
       lse_(0),
       max_logits_(sizes_of(problems).max_logits * sizeof(float)),
       dq_(0),

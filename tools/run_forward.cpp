@@ -19,22 +19,23 @@ struct Outputs {
 Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInputs& variants,
                 const RunOptions& options, bool json) {
   Outputs out{.out = output_of(in.problem, in.q), .lse = {}, .max_logits = {}, .time = {}};
+  if (in.problem.float32_out) out.out.hold_floats();
   if (options.check || !options.lse.empty()) out.lse.resize(in.lse_count());
   if (in.problem.max_logits)
     out.max_logits.resize(static_cast<std::size_t>(in.problem.batch * in.problem.heads_q));
   const OwnedStream stream;
   const DeviceInputs inputs(in);
-  const DeviceBuffer o = unwritten(out.out.bits.size() * sizeof out.out.bits[0], stream),
+  const DeviceBuffer o = unwritten(out.out.memory().size(), stream),
                      lse = unwritten(out.lse.size() * sizeof out.lse[0], stream),
                      logits = unwritten(out.max_logits.size() * sizeof out.max_logits[0], stream);
   AttentionArgs args = inputs.args(options, in, variants, o.data(), static_cast<float*>(lse.data()));
   args.max_logits = static_cast<float*>(logits.data());
   const Launch launch = launch_of(plan, args);
   run_once(launch, stream, json);
-  o.download(out.out.bits.data(), o.size());
+  o.download(out.out.memory().data(), o.size());
   lse.download(out.lse.data(), lse.size());
   logits.download(out.max_logits.data(), logits.size());
-  const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.out.bits.empty();
+  const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.out.memory().empty();
   if (is_timed) out.time = measure(launch, flops_of(in.problem, in.tables.pointers(in.problem)), stream);
   return out;
 }

@@ -390,7 +390,7 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
                        const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q); },
     .estimated_registers = [](const AttentionTraits&,
                               const KernelConfig& config) { return config.tile_m / 2 + 32; },
-    .reads = [](std::string_view trait) { return trait != "query_pieces"; },
+    .reads = [](std::string_view trait) { return trait != "query_pieces" && trait != "float32_out"; },
 };
 
 }  // namespace fa2

@@ -60,7 +60,7 @@ constexpr bool is_forward_trait(std::string_view trait) {
 
 /// Returns whether a kernel that reads LSE and stores dK or dV reads the trait.
 constexpr bool is_backward_trait(std::string_view trait) {
-  return trait != "max_logits";
+  return trait != "max_logits" && trait != "float32_out";
 }
 /// Like is_backward_trait(), for kernels that get LSE in base 2 from another one, or read none.
 constexpr bool is_backward_trait_without_lse(std::string_view trait) {

@@ -54,7 +54,8 @@ struct QueryPieces {
   const std::int32_t* table = nullptr;
 };
 
-/// The data of one call: pointers to memory of the plan's device. Q and O have the problem's dtype, K and V its kv_type.
+/// The data of one call: pointers to memory of the plan's device. Q and O have the problem's dtype, K and V its kv_type. With float32_out
+/// O is float32.
 struct AttentionArgs {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -149,7 +150,10 @@ struct AttentionArgs {
             .or_type("float8_e4m3fn", "kv_type")
             .like("k")
             .help("values"),
-        row("out", &A::out, &A::out_strides).shape(kOutputShape).help("the output"),
+        row("out", &A::out, &A::out_strides)
+            .shape(kOutputShape)
+            .or_type("float32", "float32_out")
+            .help("the output"),
         row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, to the base lse_base"),
         row("max_logits", &A::max_logits)
             .shape("(batch, heads_q)")

@@ -67,8 +67,8 @@ typedef struct fa2_problem {
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
   int32_t float32_dk_dv; /* dK and dV are float32: parts of a sum; 0 or 1 */
+  int32_t float32_out; /* O is float32: a part of a merge; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
-  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -103,7 +103,8 @@ typedef struct fa2_args {
   /* values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
    * head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn */
   fa2_tensor v;
-  /* the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
+  /* the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v);
+   * or float32 */
   fa2_tensor out;
   /* log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
    * seqlen_q); float32; optional */
@@ -302,7 +303,8 @@ enum {
   /* v: (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim_v) if
    * page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn */
   FA2_V = 2,
-  /* out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
+  /* out: (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v); or
+   * float32 */
   FA2_OUT = 3,
   FA2_LSE = 4, /* lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
   FA2_MAX_LOGITS = 5, /* max_logits: (batch, heads_q); float32; given with max_logits */

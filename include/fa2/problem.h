@@ -85,6 +85,9 @@ struct AttentionProblem {
   /// dK and dV are float32, not rounded: parts of a sum, as over the shards of a sequence in context parallelism. dQ keeps the
   /// problem's dtype. Forwards ignore this field.
   bool float32_dk_dv = false;
+  /// O is float32, not rounded, and out_strides count its elements: parts that are merged later, as over the ranks that share keys. Q
+  /// keeps the problem's dtype. Gradients need false.
+  bool float32_out = false;
   /// SMs that launches leave to other kernels, such as communication; 0 .. the device's SMs - 1. Persistent kernels launch blocks for
   /// the other SMs alone, and split KV counts with those. Kernels with one block per tile cannot be limited
   /// (KernelReport::is_persistent). The bits of batch_invariant and of bitwise gradients do not depend on it.
@@ -155,6 +158,7 @@ struct AttentionProblem {
         row("lse_base", &P::lse_base).option("lse_base").help("the base of the logarithm in LSE"),
         row("max_logits", &P::max_logits).help("the largest logit of each head is written"),
         row("float32_dk_dv", &P::float32_dk_dv).help("dK and dV are float32: parts of a sum"),
+        row("float32_out", &P::float32_out).help("O is float32: a part of a merge"),
         row("sm_margin", &P::sm_margin)
             .option("sm_margin")
             .sizes(Axis::no_tensor)

@@ -163,6 +163,8 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   if (p.kv_type != KvType::same)
     found.push_back({"kv_type", std::string(to_string(p.kv_type)),
                      "must be same: gradients of 8-bit keys and values are not computed"});
+  check_number(found, "float32_out", p.float32_out, !p.float32_out,
+               "must be false: gradients are computed from O of 16 bits");
   check_grid(found, p.batch, key_side(p));
   if (!is_any_wanted(gradients))
     found.push_back({"gradients", "none", "must be at least one of dq, dk, dv, d_sinks and d_captures"});

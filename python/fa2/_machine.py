@@ -92,6 +92,7 @@ def precompile(
     batch_invariant: bool | Iterable[bool] = False,
     max_logits: bool | Iterable[bool] = False,
     float32_dk_dv: bool | Iterable[bool] = False,
+    float32_out: bool | Iterable[bool] = False,
     # end of flag parameters
     head_dim_v: int = 0,
     page_size: int = 0,
@@ -107,7 +108,7 @@ def precompile(
     """Compiles the kernels that attention() runs with these head dims and variants, for all sizes. Returns a dict per kernel.
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
-    variant (window to float32_dk_dv) is a bool, or (False, True) for kernels without and with it. head_dim_v: columns of v
+    variant (window to float32_out) is a bool, or (False, True) for kernels without and with it. head_dim_v: columns of v
     and out, 0: as many as q and k have. kv_type: the element type of keys and values, "same" for that of q, "e4m3" for
     float8_e4m3fn, "ds_mla" for the rows of DeepSeek-V3.2; these two have no backward: then backward must be False. lse_base: as attention() has it. out: the directory
     to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one

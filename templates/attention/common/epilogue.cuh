@@ -10,14 +10,35 @@
 #include "ptx/barrier.cuh"
 #include "ptx/vector8.cuh"
 #include "tile/copy.cuh"
+#include "tile/float_rows.cuh"
+#include "tile/put_rows.cuh"
 
 namespace fa2 {
 
 /// Returns the address of one output row. `row` counts the sequence's rows.
 template <class Config>
-FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
-                           const TileCoordinates& at, int row) {
-  return static_cast<u16*>(params.o) + query_row<Config>(params, params.o_strides, shape, at, row);
+FA2_DEVICE Stored<Config::float32_out>* output_row(const AttentionParams& params, const SequenceShape& shape,
+                                                   const TileCoordinates& at, int row) {
+  return static_cast<Stored<Config::float32_out>*>(params.o) +
+         query_row<Config>(params, params.o_strides, shape, at, row);
+}
+
+/// Stores a warp's rows of O in float32, from registers. `first_row`: the warp's first row in the sequence. `first_col`: the column of
+/// O at which `output` begins.
+template <class Config, class Output>
+FA2_DEVICE void store_float_output(const AttentionParams& params, const SequenceShape& shape,
+                                   const TileCoordinates& at, int first_row, const Output& output,
+                                   int first_col = 0) {
+  FA2_UNROLL
+  for (int m = 0; m < Output::m_tiles; ++m) {
+    FA2_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      if (row >= shape.rows || !row_map_of<Config>(params).is_filled(row)) continue;
+      const FloatRow<Config::rows_are_16_byte_aligned> to{output_row<Config>(params, shape, at, row)};
+      put_row<Config::head_dim_v>(to, output, m, half, first_col);
+    }
+  }
 }
 
 /// Stores the warp's rows of the output tile, [warp_row, warp_row + 16 Output::m_tiles). All warps must call it.
@@ -25,6 +46,8 @@ template <class Config, class Output>
 FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape& shape,
                              const TileCoordinates& at, int warp_row, const Output& output,
                              SharedAddress shared) {
+  if constexpr (Config::float32_out)
+    return store_float_output<Config>(params, shape, at, at.q_tile * Config::tile_m + warp_row, output);
   const typename SharedLayout<Config>::OutputTile tile{shared};
   ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
   round_into_tile<typename Config::Element>(tile, warp_row, output);

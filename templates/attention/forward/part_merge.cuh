@@ -6,6 +6,7 @@
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/vector8.cuh"
+#include "tile/put_rows.cuh"
 
 namespace fa2 {
 
@@ -45,33 +46,6 @@ struct PartRow {
                                  ptx::bits_of(sum.sum), 0}});
   }
 
-  template <class Row, int kM, int kN>
-  FA2_DEVICE static void put_row(const Row& row, const AccumulatorTile<kM, kN>& output, int m, int half,
-                                 int first_col) {
-    // The lane's column is part of the address, so that blocks differ by constants.
-    const Row of_lane = row.from_column(fragment_col());
-    FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      const float(&value)[4] = output.value[m][n];
-      if (first_col + 8 * n < cols)
-        of_lane.put(first_col + 8 * n,
-                    ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
-    }
-  }
-  template <class Row, int kM, int kN>
-  FA2_DEVICE static void put_row(const Row& row, const InterleavedTile<kM, kN>& output, int m, int half,
-                                 int first_col) {
-    const Row of_lane = row.from_column(2 * fragment_col());
-    FA2_UNROLL
-    for (int n = 0; n < kN; n += 2) {
-      const float(&even)[4] = output.value[m][n], (&odd)[4] = output.value[m][n + 1];
-      if (first_col + 8 * n < cols)
-        of_lane.put(first_col + 8 * n,
-                    ptx::Vector16{{ptx::bits_of(even[2 * half]), ptx::bits_of(odd[2 * half]),
-                                   ptx::bits_of(even[2 * half + 1]), ptx::bits_of(odd[2 * half + 1])}});
-    }
-  }
-
   /// Stores a warp's rows, which begin with the partial output's `first_row`, and those of its columns that exist,
   /// from `first_col` on. row(number) returns one row's address.
   template <class Output, class Softmax, class Row>
@@ -84,7 +58,7 @@ struct PartRow {
         const int number = first_row + 16 * m + 8 * half + fragment_row();
         if (number >= row_count) continue;
         const auto to = row(number);
-        put_row(to, output, m, half, first_col);
+        put_row<cols>(to, output, m, half, first_col);
         if (fragment_col() == 0 && first_col == 0)
           put_sum(to, {softmax.exponent(m, half), softmax.row_sum[m][half]});
       }
@@ -165,7 +139,7 @@ struct MergedRow {
                          int row) const {
     if (!row_map_of<Config>(params).is_filled(row)) return;
     const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
-    u16* const to = output_row<Config>(params, shape, at, row);
+    const auto to = output_row<Config>(params, shape, at, row);
     FA2_UNROLL
     for (int c = 0; c < chunks; ++c) {
       const float(&v)[4] = output[c];

@@ -12,7 +12,8 @@ pub struct Attention<'a> {
     /// values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
     /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn
     pub v: Tensor<'a>,
-    /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
+    /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v);
+    /// or float32
     pub out: TensorMut<'a>,
     /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
     /// seqlen_q); float32; optional

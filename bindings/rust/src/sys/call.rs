@@ -52,10 +52,10 @@ c_struct! {
         pub max_logits: i32 = 0,
         /// dK and dV are float32: parts of a sum; 0 or 1
         pub float32_dk_dv: i32 = 0,
+        /// O is float32: a part of a merge; 0 or 1
+        pub float32_out: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
-        /// 0
-        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -111,7 +111,7 @@ c_struct! {
         /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v); or float8_e4m3fn
         pub v: fa2_tensor = fa2_tensor::default(),
         /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q,
-        /// head_dim_v)
+        /// head_dim_v); or float32
         pub out: fa2_tensor = fa2_tensor::default(),
         /// log-sum-exp of each row, to the base lse_base; (heads_q, total_q) if cu_seqlens_q | (batch,
         /// heads_q, seqlen_q); float32; optional

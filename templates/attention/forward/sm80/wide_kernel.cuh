@@ -102,6 +102,8 @@ struct WideTile {
     const AttentionParams& params = all.attention;
     const int first_col = mainloop.products.first_col();
     if (first_col == 0) store_lse<Config>(params, tile.shape, tile.at, first_row(), mainloop.softmax);
+    if constexpr (Config::float32_out)
+      return store_float_output<Config>(params, tile.shape, tile.at, first_row(), mainloop.output, first_col);
     const auto own = layout.output(warp);
     ptx::bar_sync();  // it lies where other warps may still be reading
     round_into_tile<typename Config::Element>(own, 0, mainloop.output);

@@ -52,7 +52,7 @@ FA2_DEVICE void store_first_rows(Tile tile, const AttentionParams& params, const
 }
 
 /// Stores a warpgroup's outputs in global memory. Each passes through shared memory: a slot of the ring, or the
-/// memory of its queries.
+/// memory of its queries. Float32 leaves from registers.
 template <class Config>
 struct OutputStore {
   using Layout = SharedLayoutSm90<Config>;
@@ -75,7 +75,11 @@ struct OutputStore {
   template <int kN>
   FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
                         const TileCoordinates& at, int first_row) {
-    if constexpr (Layout::stages_output_in_ring) {
+    if constexpr (Config::float32_out) {
+      sync_warpgroup(warpgroup);  // before the memory of the queries is handed on
+      skip();
+      store_float_output<Config>(params.attention, shape, at, first_row + ptx::warp_index() % 4 * 16, output);
+    } else if constexpr (Layout::stages_output_in_ring) {
       PipelineState<Config::stages> own = ring.next;
       for (int w = 0; w < warpgroup; ++w) own.advance();
       ring.consumer_wait(own);

@@ -26,10 +26,10 @@ struct SharedLayoutSm90 {
   static constexpr int slot_bytes = aligned(larger(KeyTile::bytes, ValueTile::bytes));
   /// Whether outputs pass through slots of the ring, one for each warpgroup. Then the next tile's queries load while
   /// this one ends, though there is only one buffer. Splits have few queries, and keep the ring for keys. Wide heads have few
-  /// slots.
+  /// slots. Float32 leaves from registers.
   static constexpr bool stages_output_in_ring =
-      Config::q_buffers == 1 && Config::schedule != kSplitKeys && Config::column_warps == 1 &&
-      OutputTile::bytes <= slot_bytes && Config::stages > warpgroups;
+      !Config::float32_out && Config::q_buffers == 1 && Config::schedule != kSplitKeys &&
+      Config::column_warps == 1 && OutputTile::bytes <= slot_bytes && Config::stages > warpgroups;
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   /// The ring of StagedScores, one of each warpgroup in a slot.
