@@ -24,6 +24,7 @@ std::shared_ptr<const Plan> shared_merge(
 
 AttentionProblem decode_problem(const AttentionProblem& problem, int rank) {
   AttentionProblem p = problem;
+  p.float32_out = true;
   if (rank != 0) p.sinks = false;
   return p;
 }
@@ -45,6 +46,8 @@ DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& commun
                    .heads = heads_,
                    .seqlen = rows_};
   merge_problem_ = copy_problem_;
+  merge_problem_.float32_parts = true;
+  merge_problem_.float32_output = problem.float32_out;
   merge_problem_.head_dim = problem.head_dim_v;
   merge_problem_.parts = communicator.size();
   layout_ = layout();
@@ -69,9 +72,9 @@ DecodeEngine::Layout DecodeEngine::layout() const {
     return std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(bytes)));
   };
   made.q = take(rank_elements(problem_.head_dim), kElementBytes);
-  made.out = take(rank_elements(problem_.head_dim_v), kElementBytes);
+  made.out = take(rank_elements(problem_.head_dim_v), kFloatBytes);
   made.lse = take(rank_elements(1), kFloatBytes);
-  made.parts = take(rank_elements(problem_.head_dim_v), kElementBytes);
+  made.parts = take(rank_elements(problem_.head_dim_v), kFloatBytes);
   made.lse_parts = take(rank_elements(1) * communicator_.size(), kFloatBytes);
   return made;
 }
@@ -80,7 +83,7 @@ std::vector<Operand> DecodeEngine::own_operands(const AttentionArgs& args) const
   const ElementType element = element_of(problem_.dtype);
   return {strided_operand("q", Access::read, args.q, element, {entries_, heads_, rows_, problem_.head_dim},
                           args.q_strides),
-          strided_operand("out", Access::write, args.out, element,
+          strided_operand("out", Access::write, args.out, problem_.float32_out ? ElementType::f32 : element,
                           {entries_, heads_, rows_, problem_.head_dim_v}, args.out_strides),
           optional_operand("lse", Access::write, args.lse, ElementType::f32, {1, entries_, heads_, rows_})};
 }
@@ -126,7 +129,7 @@ void DecodeEngine::gather_queries(const AttentionArgs& args, std::byte* workspac
 }
 
 void DecodeEngine::exchange_parts(std::byte* workspace, Stream stream) {
-  const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kElementBytes),
+  const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kFloatBytes),
              lse_bytes = static_cast<std::size_t>(rank_elements(1) * kFloatBytes) * communicator_.size();
   transfers_.clear();
   const auto add = [&](Transfer::Kind kind, int peer, std::byte* data, std::size_t bytes) {

@@ -1,4 +1,4 @@
-// Attention of few queries over keys that are sharded: queries go to all keys, and the parts of their outputs come back.
+// Attention of few queries over keys that are sharded: queries go to all keys, and the parts of their outputs come back in float32.
 #pragma once
 
 #include <fa2/communicator.h>
@@ -17,7 +17,7 @@
 
 namespace fa2 {
 
-/// Returns the attention of a rank: all query heads over its own keys. Sinks join on rank 0 alone.
+/// Returns the attention of a rank: all query heads over its own keys, with O in float32. Sinks join on rank 0 alone.
 AttentionProblem decode_problem(const AttentionProblem& problem, int rank);
 
 /// One rank's part. Buffers have the heads of rank 0 first, (heads, entries, rows, columns), so that those of a rank are one message. One run at

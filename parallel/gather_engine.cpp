@@ -140,7 +140,8 @@ AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs
   const std::int64_t entry = group.first_entry(), head = group.first_query_head(),
                      row = entry * of_.shard.heads_q + head;
   a.q = place_of(args.q, args.q_strides, entry, head);
-  a.out = place_of(args.out, args.out_strides, entry, head);
+  a.out = place_of(args.out, args.out_strides, entry, head, 0,
+                   group.problem.float32_out ? kFloatBytes : kElementBytes);
   a.lse = at_or_null(args.lse, row * of_.shard.seqlen_q);
   a.sinks = at_or_null(args.sinks, head);
   a.alibi_slopes = at_or_null(args.alibi_slopes, args.alibi_slopes_per_batch ? row : head);

@@ -170,8 +170,8 @@ FA2_API void context_parallel_attention_backward(const AttentionProblem& problem
 /// all queries. A mask or window counts the rank's own keys, so it needs query_pieces that say where queries stand among them. Only rank
 /// 0 reads sinks.
 ///
-/// What ContextParallelPlan says of collective calls and lifetimes applies here too. Every run has the same bits. Parts are rounded to
-/// the problem's dtype before ranks merge them.
+/// What ContextParallelPlan says of collective calls and lifetimes applies here too. Every run has the same bits. Parts are float32, so
+/// O is rounded once, or not at all with float32_out.
 class FA2_API ContextParallelDecodePlan {
  public:
   /// Enqueues the call. `args`: Q, O and LSE of the rank's heads, everything else of its own keys. @throws InvalidRequest before
