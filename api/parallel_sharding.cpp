@@ -107,6 +107,7 @@ std::string why_no_heads(const ParallelRequest& request) {
   if (p.heads_kv < request.communicator.size())
     return fmt::format("there are {} key/value heads for {} ranks", p.heads_kv, request.communicator.size());
   if (std::max(p.head_dim, p.head_dim_v) > kMostCopiedColumns) return "rows have more than 512 columns";
+  if (p.float32_out) return "O travels in 16 bits";
   return why_one_group(p, kNoGradients);
 }
 

@@ -5,10 +5,12 @@
 #include <runtime/device.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "../support/float_tensor.h"
 #include "../support/shards.h"
 
 using namespace fa2;
@@ -51,6 +53,13 @@ std::vector<DecodeCase> cases() {
   return all;
 }
 
+/// Returns all rows of a tensor with these extents.
+Tensor tensor_of(const FloatTensor& floats, const Tensor& like) {
+  SequenceRowsList rows;
+  for (std::int64_t b = 0; b < like.batch; ++b) rows.push_back({b, 0, like.rows});
+  return {like.batch, like.heads, like.rows, like.dim, floats.rows(rows)};
+}
+
 /// Runs a rank, and returns its O and LSE.
 std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& own, const DecodeCase& of,
                                                const GuardedCall& whole) {
@@ -65,19 +74,20 @@ std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& o
   const PlacedTensor q(heads_of(whole.q, first_head, first_head + heads), dtype, guarded_bshd),
       k(rows_of(whole.k, keys), dtype, guarded_bshd), v(rows_of(whole.v, keys), dtype, guarded_bhsd),
       out(heads_of(whole.q, first_head, first_head + heads), dtype, guarded_bhsd);
+  const FloatTensor floats(out.layout);
   DeviceBuffer lse(static_cast<std::size_t>(p.batch * heads * p.seqlen_q) * sizeof(float));
   AttentionArgs args = whole.args;
   args.q = q.data(), args.q_strides = q.layout.strides;
   args.k = k.data(), args.k_strides = k.layout.strides;
   args.v = v.data(), args.v_strides = v.layout.strides;
-  args.out = out.data(), args.out_strides = out.layout.strides;
+  args.out = p.float32_out ? floats.data() : out.data(), args.out_strides = out.layout.strides;
   args.lse = static_cast<float*>(lse.data());
   const ContextParallelDecodePlan plan = context.context_parallel_decode_plan(p, own);
   DeviceBuffer workspace(plan.workspace_bytes());
   workspace.fill(0xff);
   if (own.rank() % 2 == 0) args.workspace = workspace.data();
   plan.run(args);
-  return {out.read(), downloaded<float>(lse)};
+  return {p.float32_out ? tensor_of(floats, out.read()) : out.read(), downloaded<float>(lse)};
 }
 
 }  // namespace
@@ -105,6 +115,37 @@ TEST_CASE(
       for (std::size_t i = 0; i < sums.size(); ++i)
         CHECK(sums[i] == doctest::Approx(expected[i]).epsilon(1e-5));
     });
+  }
+}
+
+TEST_CASE("context parallel decoding: O is rounded once, or not at all") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (DecodeCase of : cases()) {
+    if (of.problem.sinks) continue;
+    INFO(of.name);
+    GuardedCall whole(of.problem);
+    // All keys weigh the same, so that probabilities are exact.
+    whole.q = constant_tensor({whole.q.batch, whole.q.heads, whole.q.rows, whole.q.dim}, 0);
+    const Tensor exact = reference::attention_f64(whole.problem, whole.q, whole.k, whole.v, whole.rule()).out;
+    const int ranks = static_cast<int>(of.keys_of_rank.size());
+    for (const bool are_floats : {false, true}) {
+      of.problem.float32_out = are_floats;
+      ThreadGroup(ranks, rank_threads(are_floats, 1)).run([&](Communicator& own) {
+        const ScopedContext on_rank(device_under_test());
+        const Tensor part = run_rank(context, own, of, whole).first;
+        const std::int64_t heads = of.problem.heads_q / ranks, first = own.rank() * heads;
+        const std::vector<float> expected = heads_of(exact, first, first + heads).values;
+        REQUIRE(part.values.size() == expected.size());
+        double worst = 0;  // beyond the largest error of one rounding
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const double of_rounding = are_floats ? 0 : std::ldexp(1.0, std::ilogb(expected[i]) - 8);
+          worst = std::max(worst, std::abs(double{part.values[i]} - expected[i]) - of_rounding);
+        }
+        CHECK(worst <= 1e-6);
+      });
+    }
   }
 }
 

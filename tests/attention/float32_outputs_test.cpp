@@ -5,9 +5,11 @@
 #include <operation/rules/validate.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../support/float_tensor.h"
@@ -26,7 +28,7 @@ SequenceRowsList queries_of(const GuardedCall& call) {
   return queries;
 }
 
-/// Returns the call's O in float32. `make`: its layout. CHECKs that LSE stays as it is.
+/// Returns the rows of O in float32, which the call writes to `out`. CHECKs that LSE stays as it is.
 std::vector<float> float_output(Context& context, const GuardedCall& call, const FloatTensor& out) {
   AttentionProblem problem = call.problem;
   problem.float32_out = true;
@@ -106,12 +108,13 @@ void expect_exact_means(GuardedCall& call, const std::string& text) {
       reference::attention_f64(call.problem, call.q, call.k, call.v, call.rule()).out;
   REQUIRE(rows.size() == exact.values.size());
   double largest = 0, of_halves = 0;
+  const std::vector<float> halves = call.out().values;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     largest = std::max(largest, std::abs(double{rows[i]} - exact.values[i]));
-    of_halves = std::max(of_halves, std::abs(double{call.out().values[i]} - exact.values[i]));
+    of_halves = std::max(of_halves, std::abs(double{halves[i]} - exact.values[i]));
   }
   CHECK(largest <= 1e-6);
-  CHECK(of_halves > 1e-5);
+  CHECK(of_halves > 5e-6);
 }
 
 }  // namespace
@@ -194,7 +197,7 @@ TEST_CASE("float32 outputs: keys of 8 bits") {
   CHECK(expect_unrounded_with(misplaced, {kMmaConfigs[0]}, guarded_bhsd) == 1);
   problem.head_dim = 272, problem.head_dim_v = 272;
   GuardedCall wide(problem);
-  CHECK(expect_unrounded_with(wide, kWide) == kWide.size());
+  CHECK(expect_unrounded_with(wide, {kWide[0]}) == 1);
 }
 
 TEST_CASE("float32 outputs: dropout and slopes") {
@@ -221,7 +224,7 @@ TEST_CASE("float32 outputs: sequences of unequal length, in pages too") {
     poison_unseen(call);
     CHECK(expect_unrounded_with(call, configs) >= 2);
   }
-  GuardedCall paged = paged_call(problem, lengths, Packing::packed, 16);
+  GuardedCall paged = paged_call(problem, lengths, Packing::queries, 16);
   CHECK(expect_unrounded_with(paged, configs) >= 2);
 }
 
@@ -229,11 +232,15 @@ TEST_CASE("float32 outputs: equal weights give the mean of values to float32") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode_problem(DType::bf16, 64));
-  for (const std::string& text : {kMmaConfigs[1], kMmaConfigs[3], kMmaConfigs[4], kWide[0], kWide[1]})
+  for (const std::string& text : {kMmaConfigs[1], kMmaConfigs[3], kMmaConfigs[4]})
     expect_exact_means(call, text);
+  AttentionProblem problem = decode_problem(DType::f16, 264);
+  problem.seqlen_k = 150;
+  GuardedCall wide(problem);
+  for (const std::string& text : kWide) expect_exact_means(wide, text);
   if (cannot_run_sm_90a()) return;
-  for (const std::vector<std::string>* const configs : {&kConfigs90, &kWide90})
-    for (const std::string& text : *configs) expect_exact_means(call, text);
+  for (const std::string& text : kConfigs90) expect_exact_means(call, text);
+  for (const std::string& text : kWide90) expect_exact_means(wide, text);
 }
 
 TEST_CASE("float32 outputs: 0 without a key") {

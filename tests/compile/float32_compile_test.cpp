@@ -37,7 +37,34 @@ std::vector<KernelSource> float32_gradient_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns the heuristic's kernels that store O in float32, in which any two choices meet.
+std::vector<KernelSource> float32_output_kernels() {
+  constexpr std::pair<int, int> kDims[] = {{64, 64}, {72, 40}, {128, 128}, {256, 256}, {576, 512}};
+  Kernels kernels;
+  for (const Combination& c :
+       pairwise({std::size(kFamilies), std::size(kDims), kScoreVariants, 2, 2, 3, 2})) {
+    const Arch& arch = *find_arch(kFamilies[c[0]]);
+    PlannedProblem p = square(kDims[c[1]].first, kMasks[c[3]], 4096);
+    p.head_dim_v = kDims[c[1]].second;
+    vary_scores(p, c[2]);
+    p.dtype = c[4] == 0 ? DType::f16 : DType::bf16;
+    if (c[5] != 0) p.seqlen_q = 1;
+    p.varlen = p.batch_invariant = c[5] == 2;
+    if (c[6] == 1 && c[5] == 2) p.page_size = 16, p.page_count = 4096;
+    if (c[6] == 1 && c[5] == 1) p.kv_type = KvType::e4m3;
+    if (p.kv_type == KvType::e4m3 && c[1] == 1) p.head_dim = 80, p.head_dim_v = 48;
+    p.float32_out = true;
+    kernels.add(p, arch);
+  }
+  return std::move(kernels).list();
+}
+
 }  // namespace
+
+TEST_CASE("the heuristic's kernels for float32 O compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(float32_output_kernels());
+}
 
 TEST_CASE("the heuristic's kernels for float32 dK and dV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;

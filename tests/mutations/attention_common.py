@@ -38,6 +38,9 @@ BUGS = {
     "epilogue.cuh": [
         ("store_output", "no barrier before O reuses the memory of K and V", "ptx::bar_sync();", ""),
         ("store_output", "no warp barrier between writing O to shared memory and reading it", "ptx::bar_warp_sync();", ""),
+        ("store_float_output", "float32 O written over the next sequence", "row >= shape.rows ||", "", "float32 outputs"),
+        ("store_float_output", "float32 O of the second eight rows in the first ones'", "16 * m + 8 * half + fragment_row()",
+         "16 * m + fragment_row()", "float32 outputs"),
         ("store_lse", "LSE written beyond seqlen_q", "row >= shape.rows ||", ""),
         ("lse_of_row", "packed heads: LSE as if rows were grouped by heads",
          "(first_head + row_map.head(row)) * entry_rows + shape.q_begin + row_map.query(row)",

@@ -66,10 +66,6 @@ BUGS = {
         ("turn_of", "teams that have left count as turns", "(taken & ((1u << kLeftShift) - 1)) >> kTurnShift", "taken >> kTurnShift", "split KV"),
     ],
     "part_merge.cuh": [
-        ("put_row", "a warp's columns stored from the first on", "of_lane.put(first_col + 8 * n, ptx::Vector8",
-         "of_lane.put(8 * n, ptx::Vector8", "split KV: latents"),
-        ("put_row", "columns that a row has not", "if (first_col + 8 * n < cols) of_lane.put(first_col + 8 * n, ptx::Vector8",
-         "of_lane.put(first_col + 8 * n, ptx::Vector8", "split KV: latents"),
         ("store", "rows of a part that the tile has not", "if (number >= row_count) continue;", "", "split KV"),
         ("weight_of", "parts weigh their sums alone", "part.sum * power", "part.sum", "split KV"),
         ("weight_of", "parts weigh the same however many keys they have", "part.sum * power", "power", "split KV"),

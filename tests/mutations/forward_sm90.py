@@ -152,6 +152,8 @@ BUGS = {
         ("start", "a slot of the ring released before the TMA store has read it",
          "if (ptx::warp_index() % 4 != 0) ring.consumer_release(own);", "ring.consumer_release(own); held = 0;", "forward_sm90"),
         ("start", "both warpgroups stage their output in the first one's slot", "own.advance();", "", "forward_sm90"),
+        ("start", "float32 O: queries' buffer released while other warps read it", "if constexpr (Config::float32_out) { sync_warpgroup(warpgroup);",
+         "if constexpr (Config::float32_out) {", "float32 outputs"),
         ("finish", "queries' buffer released before the TMA store has read it", "ptx::bulk_wait_group_read<0>();", "",
          "forward_sm90"),
         ("store_through", "the last rows are stored over the next sequence", "Config::varlen && first_row + 64 > shape.rows",

@@ -50,6 +50,8 @@ BUGS = {
     "decode_engine.cpp": [
         ("merge", "LSE of the first rank's heads", "communicator_.rank() * heads_ * rows_", "0", "context parallel decoding: parts"),
         ("decode_problem", "sinks on every rank", "rank != 0", "rank < 0", "context parallel decoding: parts"),
+        ("decode_problem", "parts are rounded before they are merged", "p.float32_out = true;", "p.float32_out = problem.float32_out;",
+         "context parallel decoding: O"),
         ("local_args", "a rank without keys has weight", "a.empty_row_lse = EmptyRowLse::negative_infinity;",
          "a.empty_row_lse = EmptyRowLse::positive_infinity, a.lse = nullptr;", "context parallel decoding: parts"),
     ],

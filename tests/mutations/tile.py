@@ -53,6 +53,14 @@ BUGS = {
         ("store_floats", "float32 sums that are not scaled", "v[2 * half] * scale", "v[2 * half]", "float32 dK and dV"),
         ("store_two", "two floats at an address of one", "if constexpr (kAligned) return", "return", "float32 dK and dV"),
     ],
+    "put_rows.cuh": [
+        ("put_row", "a warp's columns stored from the first on", "of_lane.put(first_col + 8 * n, ptx::Vector8",
+         "of_lane.put(8 * n, ptx::Vector8", "split KV: latents"),
+        ("put_row", "columns that a row has not", "if (first_col + 8 * n < kCols) of_lane.put(first_col + 8 * n, ptx::Vector8",
+         "of_lane.put(first_col + 8 * n, ptx::Vector8", "split KV: latents"),
+        ("put", "two floats of a row at an address of one", "if constexpr (kAligned) return ptx::st_global_v2", "return ptx::st_global_v2",
+         "float32 outputs"),
+    ],
     "copy.cuh": [
         ("store_tile", "O written beyond seqlen_q", "col >= destination.cols || !rows.has(row)", "col >= destination.cols"),
         ("store_tile", "O written beyond head_dim_v", "col >= destination.cols || !rows.has(row)", "!rows.has(row)"),

@@ -218,7 +218,7 @@ fn plans_run_the_calls_of_their_problem_only() {
 #[test]
 fn errors_list_all_that_is_wrong() {
     let (q, k) = (vec![F16(0); 2 * 3 * 16], vec![Bf16(0); 2 * 3 * 8]);
-    let mut out = vec![0.0f32; 2 * 3 * 16];
+    let mut out = vec![Bf16(0); 2 * 3 * 16];
     let error = Attention::new(
         Tensor::new(&q, &[1, 2, 3, 16]).unwrap(),
         Tensor::new(&k, &[1, 2, 3, 8]).unwrap(),

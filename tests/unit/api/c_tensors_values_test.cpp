@@ -173,6 +173,17 @@ TEST_CASE("c tensors: dK and dV tell whether they are float32, each alone and bo
   CHECK(call.problem.float32_dk_dv == 1);
 }
 
+TEST_CASE("c tensors: O tells whether it is float32") {
+  DescribedCall call = packed_attention();
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.float32_out == 0);
+  call[FA2_OUT].dtype = FA2_FLOAT32;
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.float32_out == 1);
+  call[FA2_OUT].dtype = FA2_FLOAT8_E4M3FN;
+  CHECK(call.bind() == FA2_INVALID_REQUEST);
+}
+
 TEST_CASE("c tensors: the values read from the tensors of append and merge") {
   DescribedCall dense = dense_append();
   REQUIRE(dense.bind() == FA2_OK);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -215,6 +216,22 @@ TEST_CASE(
     const bool stores = sums_dq(kind->pass) || kind->pass == dk_dv || kind->pass == dk || kind->pass == dv ||
                         kind->pass == dq_convert;
     CHECK((key_of(floats) != key_of(plain)) == stores);
+  }
+}
+
+TEST_CASE("render: only forward kernels know whether O is float32, and kernels of gradients refuse it") {
+  const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_out = true};
+  for (const KernelKind* kind : kernel_kinds()) {
+    CAPTURE(kind->name());
+    const auto spec_of = [&](const AttentionProblem& problem) {
+      return KernelSpec{traits_of({problem.normalized(), {}}), kind->default_config, *find_arch("sm_90a")};
+    };
+    if (why_rejected(spec_of(plain))) continue;
+    const bool is_forward = kind->pass == KernelPass::forward, is_row = kind->pass == KernelPass::rows;
+    const std::optional<std::string> why = why_rejected(spec_of(floats));
+    CHECK(why.has_value() == (!is_forward && !is_row));
+    if (why) CHECK(why->starts_with(fmt::format("float32_out is not for {}", kind->name())));
+    CHECK((render(spec_of(floats)).key != render(spec_of(plain)).key) == is_forward);
   }
 }
 

@@ -316,4 +316,9 @@ TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all 
   CHECK(v.size[4] == 1);
   CHECK(interpreted(params.q).size[2] == 300);
   CHECK(interpreted(params.o).size[2] == 300);
+  p.float32_out = true;
+  AttentionParamsSm90 of_floats{}, none{};
+  of_floats.attention.packing = params.attention.packing;
+  fill_tensor_maps(p, config, operands_of(p, args), of_floats);
+  CHECK(std::memcmp(&of_floats.o, &none.o, sizeof none.o) == 0);
 }

@@ -236,6 +236,32 @@ TEST_CASE("validate: O against the inputs") {
   CHECK(reversed(0x1000000 + 8192 + 15 * 512 - 16) == "out: [0x1001ff0, 0x1003ff0)");
 }
 
+TEST_CASE("validate: float32 O has rows and bytes of its own, and no gradients") {
+  const auto of_floats = [](auto change) {
+    return broken_args([&](P& p, A& a) {
+      p.float32_out = true;
+      change(a);
+    });
+  };
+  const std::uintptr_t halves = 2 * 16 * 4 * 64 * 2;
+  CHECK(of_floats([](A&) {}) == "");
+  CHECK(of_floats([](A& a) { a.out_strides.row = 260, a.out_strides.batch *= 2; }) == "");
+  CHECK(of_floats([](A& a) { a.out_strides.row = 258, a.out_strides.batch *= 2; }) == "out_strides.row: 258");
+  CHECK(of_floats([](A& a) { a.out_strides.head = 60; }) == "out_strides.head: 60");
+  CHECK(of_floats([](A& a) { a.out = at(0x4000008); }) == "out: 0x4000008");
+  CHECK(of_floats([&](A& a) { a.out = at(0x1000000 - 2 * halves); }) == "");
+  CHECK(of_floats([&](A& a) { a.out = at(0x1000000 - 2 * halves + 16); }) == "out: [0xff8010, 0x1000010)");
+  P p = valid_problem();
+  p.float32_out = true, p.row_alignment = RowAlignment::element;
+  A a = arguments(p);
+  a.out = at(0x4000004);
+  CHECK(violations_of(p, a).empty());
+  a.out = at(0x4000002);
+  CHECK(fields(violations_of(p, a)) == "out: 0x4000002");
+  CHECK(lines(violations_of_backward(p, {})) ==
+        "float32_out = 1, must be false: gradients are computed from O of 16 bits\n");
+}
+
 TEST_CASE("validate: O as a slice of one packed buffer") {
   P p = valid_problem();
   p.heads_kv = 4;

@@ -225,28 +225,27 @@ struct WideConsumer {
         return part.merge(shared.rows().all_are_stored(0), softmax.scale_log2);
       }
     }
-    if constexpr (kScores)
-      store_lse<Config>(params.attention, tile.shape, tile.at,
-                        tile.at.q_tile * 64 + ptx::warp_index() % 4 * 16, softmax);
-    store_output(tile);
+    const int first_row = tile.at.q_tile * 64 + ptx::warp_index() % 4 * 16;
+    if constexpr (kScores) store_lse<Config>(params.attention, tile.shape, tile.at, first_row, softmax);
+    if constexpr (Config::float32_out) {
+      if constexpr (kScores) {
+        sync_warpgroup(0);  // queries have been read
+        release_queries();
+      }
+      store_float_output<Config>(params.attention, tile.shape, tile.at, first_row, output, first_col);
+    } else {
+      store_output(tile);
+    }
   }
 
   FA2_DEVICE void release_queries() const {
     if (ptx::thread_index() % 128 == 0) ptx::mbarrier_arrive(shared.rows().queries_empty(0));
   }
 
-  /// Stores O through the memory of the queries, or float32 from registers.
+  /// Stores O through the memory of the queries.
   FA2_DEVICE void store_output(const SequenceTile& tile) const {
     const auto whole = shared.output();
     const int first_row = tile.at.q_tile * 64;
-    if constexpr (Config::float32_out) {
-      if constexpr (kScores) {
-        sync_warpgroup(0);  // queries have been read
-        release_queries();
-      }
-      return store_float_output<Config>(params.attention, tile.shape, tile.at,
-                                        first_row + ptx::warp_index() % 4 * 16, output, first_col);
-    }
     WideTeam<Config>::sync();  // queries have been read
     stage_output<Element>(
         TileColumns<typename Rows::OutputTile, cols, first_col + cols, true>{whole, first_col}, output);
