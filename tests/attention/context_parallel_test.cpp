@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/float_tensor.h"
 #include "../support/shard_runs.h"
 
 using namespace fa2;
@@ -151,4 +152,30 @@ TEST_CASE("context parallel: windows move what they see, and no more") {
   CHECK(outcome.explanations[1].received_bytes == std::vector<std::int64_t>{halo, 0, 0});
   CHECK(outcome.explanations[2].received_bytes == std::vector<std::int64_t>{0, halo, 0});
   expect_all_pairs(outcome, 96 * 8 - 28);
+}
+
+TEST_CASE("context parallel: outputs in float32, by groups of entries") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(pinning(parse_config(kConfig)));
+  const ShardedCase of{"float32 outputs", grouped_problem(DType::bf16, kCausal, 64, 150, 150)};
+  GuardedBackward whole = whole_call(of);
+  whole.forward.upload();
+  const ShardLayout layout = zigzag(of, 2);
+  const ContextParallelOptions options = options_of(of, {.groups = 2}, false);
+  AttentionProblem floats = of.problem;
+  floats.float32_out = true;
+  ThreadGroup(2, rank_threads(true, 1)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    context.context_parallel_plan(of.problem, layout, own, options).run(call.forward());
+    const Tensor halves = call.out();
+    const FloatTensor out(guarded_bhsd({halves.batch, halves.heads, halves.rows, halves.dim}));
+    AttentionArgs args = call.forward();
+    args.out = out.data(), args.out_strides = out.strides();
+    context.context_parallel_plan(floats, layout, own, options).run(args);
+    SequenceRowsList entries;
+    for (std::int64_t b = 0; b < halves.batch; ++b) entries.push_back({b, 0, halves.rows});
+    expect_unrounded(out, halves, floats.dtype, entries);
+  });
 }

@@ -10,6 +10,8 @@ BUGS = {
     "gather_engine.cpp": [
         ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_);",
          "if (group < 1) engine_.copy_own(group, args_.forward, workspace_);", "context parallel: batches"),
+        ("forward_args", "float32 O of a group where one of 16 bits would begin", "group.problem.float32_out ? kFloatBytes : kElementBytes",
+         "kElementBytes", "context parallel: outputs in float32"),
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
          "context parallel: batches"),
         ("forward_args", "sinks of the first heads for all", "at_or_null(args.sinks, head)", "args.sinks", "context parallel: outputs"),

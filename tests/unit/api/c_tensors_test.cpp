@@ -50,8 +50,12 @@ TEST_CASE("c tensors: valid calls") {
 TEST_CASE("c tensors: a wrong dtype") {
   for (std::int32_t dtype = FA2_OTHER_DTYPE; dtype <= FA2_UINT8; ++dtype) {
     refuse_all([&](DescribedCall& call, int i, fa2_array& tensor) {
-      const bool may_be_float32 = call.operation == DescribedCall::merge && i != FA2_MERGE_LSE_PARTS &&
-                                  i != FA2_MERGE_LSE && dtype == FA2_FLOAT32;
+      const bool is_part =
+          call.operation == DescribedCall::merge && i != FA2_MERGE_LSE_PARTS && i != FA2_MERGE_LSE;
+      const bool is_output =
+          (call.operation == DescribedCall::attention || call.operation == DescribedCall::backward) &&
+          i == FA2_OUT;
+      const bool may_be_float32 = (is_part || is_output) && dtype == FA2_FLOAT32;
       const bool is_same = tensor.dtype == dtype;
       tensor.dtype = dtype;
       return !is_same && !may_be_float32;

@@ -230,7 +230,10 @@ TEST_CASE("render: only forward kernels know whether O is float32, and kernels o
     const bool is_forward = kind->pass == KernelPass::forward, is_row = kind->pass == KernelPass::rows;
     const std::optional<std::string> why = why_rejected(spec_of(floats));
     CHECK(why.has_value() == (!is_forward && !is_row));
-    if (why) CHECK(why->starts_with(fmt::format("float32_out is not for {}", kind->name())));
+    if (why) {
+      CHECK(why->starts_with(fmt::format("float32_out is not for {}", kind->name())));
+      continue;
+    }
     CHECK((render(spec_of(floats)).key != render(spec_of(plain)).key) == is_forward);
   }
 }
