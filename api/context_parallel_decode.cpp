@@ -5,6 +5,7 @@
 #include <api/problem_statements.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
+#include <operation/rules/check_sequences.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 #include <parallel/agreement.h>
@@ -91,6 +92,8 @@ void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) co
   std::ranges::move(violations_of(impl.problem, local, operands), std::back_inserter(found));
   used.insert(used.end(), operands.begin(), operands.end());
   require_usable(std::move(found), used, impl.device);
+  if (const Plan& own = engine.plan().impl(); own.checks_tables && !own.steps.empty())
+    require_sound_tables(own.problem, local, impl.device, stream);  // before other ranks wait for this one
   memory.use([&](std::byte* workspace) { engine.run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
