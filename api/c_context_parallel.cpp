@@ -28,6 +28,10 @@ struct fa2_context_parallel_plan {
   fa2::ContextParallelPlan plan;
 };
 
+struct fa2_context_parallel_decode_plan {
+  fa2::ContextParallelDecodePlan plan;
+};
+
 namespace {
 
 using namespace fa2;
@@ -118,6 +122,16 @@ ContextParallelOptions options_of(const fa2_context_parallel_options* pointer, F
   if (from->gradients != 0) options.gradients = gradients_of(from->gradients, found);
   options.plan.row_alignment = enum_of<RowAlignment>(from->row_alignment, "row_alignment", found);
   return options;
+}
+
+/// Converts the arguments of a run, of which `plan` is one. @throws InvalidRequest with everything that is wrong.
+template <class CArgs, class Plan>
+auto args_of_run(const CArgs* args, const Plan* plan) {
+  Found found;
+  auto with = args_of(args, found);
+  is_given(plan, "plan", found);
+  require_none(found);
+  return *std::move(with);
 }
 
 template <class Make>
@@ -258,22 +272,16 @@ fa2_status fa2_context_parallel_plan_create(fa2_context* context, const fa2_prob
 fa2_status fa2_context_parallel_plan_run(fa2_context_parallel_plan* plan, const fa2_args* args,
                                          void* stream) {
   return guarded([&] {
-    Found found;
-    const auto with = args_of(args, found);
-    is_given(plan, "plan", found);
-    require_none(found);
-    plan->plan.run(*with, static_cast<Stream>(stream));
+    const auto with = args_of_run(args, plan);
+    plan->plan.run(with, static_cast<Stream>(stream));
   });
 }
 
 fa2_status fa2_context_parallel_plan_run_backward(fa2_context_parallel_plan* plan,
                                                   const fa2_backward_args* args, void* stream) {
   return guarded([&] {
-    Found found;
-    const auto with = args_of(args, found);
-    is_given(plan, "plan", found);
-    require_none(found);
-    plan->plan.run_backward(*with, static_cast<Stream>(stream));
+    const auto with = args_of_run(args, plan);
+    plan->plan.run_backward(with, static_cast<Stream>(stream));
   });
 }
 
@@ -289,5 +297,45 @@ fa2_status fa2_context_parallel_plan_explain(const fa2_context_parallel_plan* pl
 }
 
 fa2_status fa2_context_parallel_plan_destroy(fa2_context_parallel_plan* plan) {
+  return guarded([&] { delete plan; });
+}
+
+fa2_status fa2_context_parallel_decode_plan_create(fa2_context* context, const fa2_problem* problem,
+                                                   fa2_communicator* communicator,
+                                                   const fa2_plan_options* options, int32_t device,
+                                                   fa2_context_parallel_decode_plan** plan) {
+  return guarded([&] {
+    required(plan, "plan") = nullptr;
+    Found found;
+    const PlanOptions with = options_of(options, found);
+    is_given(communicator, "communicator", found);
+    const AttentionProblem what = problem_on(problem, device, std::move(found));
+    *plan = new fa2_context_parallel_decode_plan{
+        context_of(context).context_parallel_decode_plan(what, *communicator->communicator, with, device)};
+  });
+}
+
+fa2_status fa2_context_parallel_decode_plan_run(fa2_context_parallel_decode_plan* plan, const fa2_args* args,
+                                                void* stream) {
+  return guarded([&] {
+    const auto with = args_of_run(args, plan);
+    plan->plan.run(with, static_cast<Stream>(stream));
+  });
+}
+
+fa2_status fa2_context_parallel_decode_plan_workspace_bytes(const fa2_context_parallel_decode_plan* plan,
+                                                            size_t* bytes) {
+  return guarded([&] { required(bytes, "bytes") = required(plan, "plan").plan.workspace_bytes(); });
+}
+
+fa2_status fa2_context_parallel_decode_plan_explain(const fa2_context_parallel_decode_plan* plan,
+                                                    char** json) {
+  return guarded([&] {
+    required(json, "json") = nullptr;
+    *json = allocate_copy(to_json(required(plan, "plan").plan.explain()));
+  });
+}
+
+fa2_status fa2_context_parallel_decode_plan_destroy(fa2_context_parallel_decode_plan* plan) {
   return guarded([&] { delete plan; });
 }

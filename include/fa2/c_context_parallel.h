@@ -161,6 +161,33 @@ FA2_C_API fa2_status fa2_context_parallel_plan_explain(const fa2_context_paralle
 /* Destroys a plan; NULL is fine. Its work must have ended. */
 FA2_C_API fa2_status fa2_context_parallel_plan_destroy(fa2_context_parallel_plan* plan);
 
+/* ---- decoding ---- */
+
+/* Attention of few queries over keys that ranks hold, prepared for one rank and its device: fa2::ContextParallelDecodePlan. */
+typedef struct fa2_context_parallel_decode_plan fa2_context_parallel_decode_plan;
+
+/* Prepares decoding. `problem`: all query heads, over the rank's own keys. Only seqlen_k, total_k and page_count may differ between
+ * ranks. `options` is optional. All ranks must call this. On failure *plan is NULL. */
+FA2_C_API fa2_status fa2_context_parallel_decode_plan_create(fa2_context* context, const fa2_problem* problem,
+                                                             fa2_communicator* communicator,
+                                                             const fa2_plan_options* options, int32_t device,
+                                                             fa2_context_parallel_decode_plan** plan);
+
+/* Enqueues attention. All ranks must call this in the same order. `args`: Q, O and LSE of the rank's heads, and everything else of its own
+ * keys. Only rank 0 reads sinks, of all heads. `workspace`: as for fa2_context_parallel_plan_run(). */
+FA2_C_API fa2_status fa2_context_parallel_decode_plan_run(fa2_context_parallel_decode_plan* plan,
+                                                          const fa2_args* args, void* stream);
+
+FA2_C_API fa2_status
+fa2_context_parallel_decode_plan_workspace_bytes(const fa2_context_parallel_decode_plan* plan, size_t* bytes);
+
+/* Writes a JSON object to *json, like fa2_plan_explain(): the attention of the rank. */
+FA2_C_API fa2_status fa2_context_parallel_decode_plan_explain(const fa2_context_parallel_decode_plan* plan,
+                                                              char** json);
+
+/* Destroys a plan; NULL is fine. Its work must have ended. */
+FA2_C_API fa2_status fa2_context_parallel_decode_plan_destroy(fa2_context_parallel_decode_plan* plan);
+
 #ifdef __cplusplus
 }
 #endif

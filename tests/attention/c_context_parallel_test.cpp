@@ -6,50 +6,17 @@
 #include <runtime/device.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "../support/c_calls.h"
+#include "../support/c_ranks.h"
 #include "../support/shards.h"
 
 using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-/// Returns functions that call a communicator of C++.
-fa2_communicator_functions functions_of(Communicator& own) {
-  fa2_communicator_functions functions = FA2_COMMUNICATOR_FUNCTIONS_INIT;
-  functions.rank = own.rank(), functions.size = own.size();
-  functions.data = &own;
-  functions.exchange = [](void* data, const fa2_transfer* transfers, size_t count, void* stream,
-                          uint64_t* number) -> int32_t {
-    std::vector<Transfer> group;
-    for (size_t i = 0; i < count; ++i)
-      group.push_back({transfers[i].receives != 0 ? Transfer::Kind::receive : Transfer::Kind::send,
-                       transfers[i].peer, transfers[i].data, transfers[i].bytes});
-    *number =
-        static_cast<Communicator*>(data)->exchange(group.data(), group.size(), static_cast<Stream>(stream));
-    return 0;
-  };
-  functions.wait = [](void* data, uint64_t number) -> int32_t {
-    static_cast<Communicator*>(data)->wait(number);
-    return 0;
-  };
-  functions.all_gather = [](void* data, const void* mine, size_t bytes, void* all) -> int32_t {
-    static_cast<Communicator*>(data)->all_gather(mine, bytes, all);
-    return 0;
-  };
-  return functions;
-}
-
-template <class Handle>
-using Owned = std::unique_ptr<Handle, fa2_status (*)(Handle*)>;
-
-void require_ok(fa2_status status) {
-  REQUIRE_MESSAGE(status == FA2_OK, fa2_last_error());
-}
 
 fa2_problem c_problem(const AttentionProblem& p) {
   fa2_problem problem = FA2_PROBLEM_INIT;
@@ -78,10 +45,7 @@ TEST_CASE("c context parallel: the bits of C++") {
   const Gradients gradients{.determinism = Determinism::bitwise};
   ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
     const ScopedContext on_rank(device_under_test());
-    const fa2_communicator_functions functions = functions_of(own);
-    fa2_communicator* made = nullptr;
-    require_ok(fa2_communicator_create(&functions, &made));
-    const Owned<fa2_communicator> communicator{made, fa2_communicator_destroy};
+    const Owned<fa2_communicator> communicator = c_communicator(own);
     const Owned<fa2_shard_layout> shards = c_layout(96, 2);
     fa2_context_parallel_options options = FA2_CONTEXT_PARALLEL_OPTIONS_INIT;
     options.gradients = FA2_ALL_GRADIENTS | FA2_BITWISE, options.groups = 2;

@@ -100,6 +100,17 @@ functions! {
     fn fa2_context_parallel_plan_workspace_bytes(plan: *const fa2_context_parallel_plan, bytes: *mut usize) -> fa2_status;
     fn fa2_context_parallel_plan_explain(plan: *const fa2_context_parallel_plan, json: *mut *mut c_char) -> fa2_status;
     fn fa2_context_parallel_plan_destroy(plan: *mut fa2_context_parallel_plan) -> fa2_status;
+    fn fa2_context_parallel_decode_plan_create(context: *mut fa2_context, problem: *const fa2_problem,
+                                               communicator: *mut fa2_communicator,
+                                               options: *const fa2_plan_options, device: i32,
+                                               plan: *mut *mut fa2_context_parallel_decode_plan) -> fa2_status;
+    fn fa2_context_parallel_decode_plan_run(plan: *mut fa2_context_parallel_decode_plan, args: *const fa2_args,
+                                            stream: *mut c_void) -> fa2_status;
+    fn fa2_context_parallel_decode_plan_workspace_bytes(plan: *const fa2_context_parallel_decode_plan,
+                                                        bytes: *mut usize) -> fa2_status;
+    fn fa2_context_parallel_decode_plan_explain(plan: *const fa2_context_parallel_decode_plan,
+                                                json: *mut *mut c_char) -> fa2_status;
+    fn fa2_context_parallel_decode_plan_destroy(plan: *mut fa2_context_parallel_decode_plan) -> fa2_status;
     fn fa2_set_log(callback: fa2_log_callback, data: *mut c_void) -> fa2_status;
     fn fa2_set_log_level(level: i32) -> fa2_status;
     fn fa2_log_level() -> i32;

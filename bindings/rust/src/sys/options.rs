@@ -88,6 +88,7 @@ macro_rules! opaque {
     };
 }
 opaque! { fa2_context fa2_plan fa2_backward_plan fa2_block_map fa2_shard_layout fa2_communicator fa2_context_parallel_plan }
+opaque! { fa2_context_parallel_decode_plan }
 
 pub type fa2_progress = Option<unsafe extern "C" fn(*mut c_void, usize, usize)>;
 pub type fa2_log_callback = Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char)>;
