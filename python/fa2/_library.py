@@ -69,6 +69,11 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "context_parallel_plan_workspace_bytes": (_handle, C.POINTER(_size)),
     "context_parallel_plan_explain": (_handle, _out),
     "context_parallel_plan_destroy": (_handle,),
+    "context_parallel_decode_plan_create": (_handle, C.POINTER(Problem), _handle, _handle, _int, _out),
+    "context_parallel_decode_plan_run": (_handle, C.POINTER(Args), _handle),
+    "context_parallel_decode_plan_workspace_bytes": (_handle, C.POINTER(_size)),
+    "context_parallel_decode_plan_explain": (_handle, _out),
+    "context_parallel_decode_plan_destroy": (_handle,),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import json
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -71,11 +72,15 @@ class Numbers(NamedTuple):
     sinks: torch.Tensor | None = None
 
 
-def aligned(x: torch.Tensor) -> torch.Tensor:
-    """Returns x, or a copy if its rows do not begin at multiples of 16 bytes, which ranks promise each other."""
+def is_aligned(x: torch.Tensor) -> bool:
+    """Returns whether rows begin at multiples of 16 bytes, which ranks promise each other."""
     *strides, last = x.stride()
-    fits = last == 1 and x.data_ptr() % 16 == 0 and all(stride > 0 and stride % 8 == 0 for stride in strides)
-    return x if fits else x.clone(memory_format=torch.contiguous_format)
+    return last == 1 and x.data_ptr() % 16 == 0 and all(stride > 0 and stride % 8 == 0 for stride in strides)
+
+
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """Returns x, or a copy if it is not is_aligned()."""
+    return x if is_aligned(x) else x.clone(memory_format=torch.contiguous_format)
 
 
 def _operand(x: torch.Tensor | None) -> Tensor:
@@ -83,41 +88,32 @@ def _operand(x: torch.Tensor | None) -> Tensor:
     if x is None:
         return Tensor()
     row, head = x.stride()[-3:-1]
-    return Tensor(_address(x), (C.c_int64 * 3)(x.stride(0) if x.ndim == 4 else row * len(x), head, row))
+    return Tensor(address_of(x), (C.c_int64 * 3)(x.stride(0) if x.ndim == 4 else row * len(x), head, row))
 
 
 #: Tensors of ranks without tokens point here.
 _nowhere = torch.empty(16, dtype=torch.uint8)
 
 
-def _address(x: torch.Tensor | None) -> int | None:
+def address_of(x: torch.Tensor | None) -> int | None:
     return None if x is None else x.data_ptr() or _nowhere.data_ptr()
 
 
-class NativePlan:
-    """A rank's fa2_context_parallel_plan."""
+class Native:
+    """A rank's plan of the C interface."""
 
-    def __init__(self, communicator: Communicator, request: Request) -> None:
+    _kind = "context_parallel_plan"  #: begins the names of its functions, behind fa2_
+
+    def __init__(self, communicator: Communicator, options: Any, *what: Any) -> None:
+        """what: the arguments of the function that makes it, between context and communicator."""
         self._communicator = communicator
         self._done: Any = None  # an event behind the last run
-        self.gradients = request.gradients
         cuda = communicator.device.type == "cuda"
         self._device = communicator.device.index if cuda else _HOST
-        options = _library.ContextParallelOptions(
-            C.sizeof(_library.ContextParallelOptions), SCHEMES[request.scheme], request.groups, request.gradients
-        )
-        borders = request.layout.cu_seqlens
-        documents = (None, 0) if borders is None else (_library.longs(borders), len(borders) - 1)
-        layout, handle, size = handle_of(request.layout), C.c_void_p(), C.c_size_t()
-        try:
-            communicator.call(
-                *("context_parallel_plan_create", None, request.problem(), layout, *documents, communicator.handle),
-                *(options, self._device, C.byref(handle)),
-            )
-        finally:
-            _library.call("shard_layout_destroy", layout)
+        handle, size = C.c_void_p(), C.c_size_t()
+        communicator.call(f"{self._kind}_create", None, *what, communicator.handle, options, self._device, C.byref(handle))
         self._handle = handle
-        _library.call("context_parallel_plan_workspace_bytes", handle, C.byref(size))
+        _library.call(f"{self._kind}_workspace_bytes", handle, C.byref(size))
         self._workspace_bytes = size.value if cuda else 0  # the interpreter's own memory has the alignment
 
     def __del__(self) -> None:
@@ -125,13 +121,14 @@ class NativePlan:
             return
         if self._done is not None:
             self._done.synchronize()
-        _library.call("context_parallel_plan_destroy", self._handle)
+        _library.call(f"{self._kind}_destroy", self._handle)
 
     def explain(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(_library.text_of("context_parallel_plan_explain", self._handle))
+        found: dict[str, Any] = json.loads(_library.text_of(f"{self._kind}_explain", self._handle))
         return found
 
     def _call(self, name: str, args: Any) -> None:
+        name = f"{self._kind}_{name}"
         if self._device == _HOST:
             return self._communicator.call(name, self._handle, args, None)
         workspace = torch.empty(self._workspace_bytes, dtype=torch.uint8, device=self._communicator.device)
@@ -143,11 +140,32 @@ class NativePlan:
         self._done = self._done or torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
         self._done.record(torch.cuda.current_stream(self._device))
 
+
+#: Plans that CUDA graphs may run again.
+_captured: list[Native] = []
+
+
+class NativePlan(Native):
+    """A rank's fa2_context_parallel_plan."""
+
+    def __init__(self, communicator: Communicator, request: Request) -> None:
+        self.gradients = request.gradients
+        options = _library.ContextParallelOptions(
+            C.sizeof(_library.ContextParallelOptions), SCHEMES[request.scheme], request.groups, request.gradients
+        )
+        borders = request.layout.cu_seqlens
+        documents = (None, 0) if borders is None else (_library.longs(borders), len(borders) - 1)
+        layout = handle_of(request.layout)
+        try:
+            super().__init__(communicator, options, request.problem(), layout, *documents)
+        finally:
+            _library.call("shard_layout_destroy", layout)
+
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, numbers: Numbers, with_lse: bool) -> Any:
         """Returns (out, lse), or (out, None). Tensors must be aligned()."""
         out = _hooks.new_out(q, v.shape[-1])
         lse = _hooks.new_lse(q) if with_lse else None
-        self._call("context_parallel_plan_run", _args((q, k, v, out, lse), numbers))
+        self._call("run", args_of((q, k, v, out, lse), numbers))
         return out, lse
 
     def run_backward(
@@ -156,35 +174,31 @@ class NativePlan:
         """Returns the gradients of q, k, v and sinks. saved: q, k, v, out and lse. Tensors must be aligned()."""
         dq, dk, dv = (_hooks.new_out(x, x.shape[-1]) for x in saved[:3])
         d_sinks = None if numbers.sinks is None else torch.zeros_like(numbers.sinks)  # stays 0 on ranks without queries
-        forward, args = _args(saved, numbers), BackwardArgs.new()
+        forward, args = args_of(saved, numbers), BackwardArgs.new()
         args.forward = C.pointer(forward)
         args.d_out, args.dq, args.dk, args.dv = (_operand(x) for x in (d_out, dq, dk, dv))
-        args.d_lse, args.d_sinks = _address(d_lse), _address(d_sinks)
-        self._call("context_parallel_plan_run_backward", args)
+        args.d_lse, args.d_sinks = address_of(d_lse), address_of(d_sinks)
+        self._call("run_backward", args)
         return dq, dk, dv, d_sinks
 
 
-#: Plans that CUDA graphs may run again.
-_captured: list[NativePlan] = []
-
-
-def _args(tensors: tuple[Any, ...], numbers: Numbers) -> Args:
+def args_of(tensors: tuple[Any, ...], numbers: Numbers) -> Args:
     """Returns the arguments of q, k, v, out and lse."""
     args, slopes = Args.new(), numbers.alibi_slopes
     args.q, args.k, args.v, args.out = (_operand(x) for x in tensors[:4])
-    args.lse, args.softcap, args.dropout_probability = _address(tensors[4]), numbers.softcap, numbers.dropout_p
+    args.lse, args.softcap, args.dropout_probability = address_of(tensors[4]), numbers.softcap, numbers.dropout_p
     if numbers.softmax_scale is not None:
         args.has_softmax_scale, args.softmax_scale = 1, numbers.softmax_scale
-    args.alibi_slopes, args.sinks = _address(slopes), _address(numbers.sinks)
+    args.alibi_slopes, args.sinks = address_of(slopes), address_of(numbers.sinks)
     args.alibi_slopes_per_batch = slopes is not None and slopes.ndim == 2
     args.dropout_seed, args.dropout_offset = numbers.dropout_seed, numbers.dropout_offset
-    args.dropout_state = _address(numbers.dropout_state)
+    args.dropout_state = address_of(numbers.dropout_state)
     return args
 
 
 class _Memo(NamedTuple):
     communicator: Communicator
-    plans: dict[Request, NativePlan]  # the last used last
+    plans: dict[Any, Any]  # by requests; the last used last
 
 
 #: Memos by group, then by device. The next new group drops those of destroyed ones.
@@ -202,9 +216,16 @@ def memo_of(group: Any, device: torch.device) -> _Memo:
     return made
 
 
-def plan_of(memo: _Memo, request: Request) -> NativePlan:
-    """Returns the plan of a request. All ranks must call this in the same order, and so meet the same hits."""
-    plan = memo.plans.pop(request, None) or NativePlan(memo.communicator, request)
+def held_plan(group: Any, device: torch.device, request: Any) -> Any:
+    """Returns the plan of a request if there is one, else None."""
+    memo = _memos.get(group, {}).get(device)
+    return None if memo is None else memo.plans.get(request)
+
+
+def plan_of(memo: _Memo, request: Any, make: Callable[..., Any] = NativePlan) -> Any:
+    """Returns the plan of a request, which make(communicator, request) makes. All ranks must call this in the same order, and so meet
+    the same hits."""
+    plan = memo.plans.pop(request, None) or make(memo.communicator, request)
     memo.plans[request] = plan
     if len(memo.plans) > _MOST_PLANS:
         del memo.plans[next(iter(memo.plans))]

@@ -5,8 +5,9 @@
     layout = cp.Layout.zigzag(tokens, ranks)
     x = cp.shard(x, layout)  # (batch, tokens, ...): this rank's part; likewise cp.positions() and cp.shift_labels()
     out = cp.attention(q, k, v, layout=layout, causal=True)  # of all tokens, for this rank's queries
+    out = cp.decode(q, k_cache, v_cache, cache_seqlens=used)  # of this rank's heads, over the caches of all ranks
 
-Ranks must call attention(), plan(), Plan.run() and backwards in the same order, and with the same options. On the CPU, and with
+Ranks must call attention(), decode(), plan(), Plan.run() and backwards in the same order, and with the same options. On the CPU, and with
 FA2_CHECK=1, every call compares them, and every rank raises what any rank finds. Without, CUDA's ranks compare them when a plan
 is made. A rank that then has other options, or finds a mistake in its own, leaves the others waiting until a timeout.
 """
@@ -14,7 +15,6 @@ is made. A rank that then has other options, or finds a mistake in its own, leav
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any, Literal, Union
 
 import torch
@@ -22,14 +22,16 @@ import torch.distributed as dist
 from torch._compile import _disable_dynamo as outside_graphs  # torch.compiler.disable() imports Dynamo here, for seconds
 
 from . import _core, _hooks, _mistakes, _torch
+from ._agreement import agree, all_check, require_tensors
 from ._call import MASKS
 from ._communicator import group_of
-from ._shard_plan import BITWISE, D_SINKS, DTYPES, GRADIENTS, NativePlan, Numbers, Request, SCHEMES, aligned, memo_of, plan_of
+from ._shard_decode import DecodePlan, decode, decode_plan
+from ._shard_plan import BITWISE, D_SINKS, GRADIENTS, NativePlan, Numbers, Request, SCHEMES, aligned, memo_of, plan_of
 from ._shards import Layout, borders_of, positions, shard, shift_labels, unshard
 from ._torch_run import no_gradients
 from ._types import Causal
 
-__all__ = ["Layout", "Plan", "attention", "plan", "positions", "shard", "shift_labels", "unshard"]
+__all__ = ["DecodePlan", "Layout", "Plan", "attention", "decode", "decode_plan", "plan", "positions", "shard", "shift_labels", "unshard"]
 
 Scheme = Literal["automatic", "gather_heads", "local", "all_to_all"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
@@ -158,22 +160,6 @@ def _check_head_numbers(q: Any, alibi_slopes: Any, sinks: Any, is_packed: bool, 
         broken.append(f"alibi_slopes = {given[0]} of {given[1]} on {given[2]}, must be {forms} of float32 on {q.device}, contiguous")
 
 
-def _require_tensors(q: Any, k: Any, v: Any, found: dict[str, str]) -> None:
-    """Raises what keeps shapes from being looked at. found: mistakes that are known, by arguments."""
-    lines, tensors = list(found.values()), (q, k, v)
-    if any(name in found for name in ("q", "k", "v", "alibi_slopes", "sinks")):
-        raise _mistakes.invalid_request(lines, kind=_core.InvalidType)
-    if not all(isinstance(x, torch.Tensor) for x in tensors):
-        lines.append("q, k, v = arrays, must be PyTorch tensors: pass torch.from_numpy(q)")
-    elif any(type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors) or q.device.type not in ("cpu", "cuda"):
-        lines.append("q, k, v = subclasses, or tensors of another device, must be plain tensors on CUDA or the CPU")
-    elif wrong := {str(x.dtype) for x in tensors if x.dtype not in DTYPES or x.dtype != q.dtype}:
-        lines.append(f"q, k, v = tensors of {', '.join(sorted(wrong))}, must be all float16 or all bfloat16")
-    else:
-        return
-    raise _mistakes.invalid_request(lines, kind=_core.InvalidType)
-
-
 def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic: bool, gradients: bool, options: dict[str, Any]) -> Request:
     """Returns what the rank asks for. Raises everything that is wrong with it."""
     o = options
@@ -182,7 +168,7 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
         wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads", "local" or "all_to_all"'
     if not isinstance(o["groups"], int) or o["groups"] < 0:
         wrong["groups"] = f"groups = {_hooks.text_of(o['groups'])}, must be an integer from 0 on: 0 to have it chosen"
-    _require_tensors(q, k, v, wrong)
+    require_tensors({"q": q, "k": k, "v": v}, wrong)
     broken, layout, borders = list(wrong.values()), o["layout"], borders_of(cu_seqlens)
     is_packed = borders is not None or (isinstance(layout, Layout) and layout.cu_seqlens is not None)
     _check_shapes(q, k, v, is_packed, broken)
@@ -221,28 +207,6 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
     )
 
 
-def _all_check(q: Any) -> bool:
-    """Returns whether ranks compare all requests, not only new ones: on the CPU, and with FA2_CHECK=1, because it takes time."""
-    if not getattr(q, "is_cuda", False):
-        return True
-    return os.environ.get("FA2_CHECK") == "1" and not torch.cuda.is_current_stream_capturing()
-
-
-def _agree(group: Any, said: dict[str, Any] | None, error: _core.InvalidRequest | None) -> None:
-    """Raises `error`, what other ranks have found wrong, or how they ask otherwise than rank 0. said: the rank's options."""
-    told: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(told, (said, error and "; ".join(str(error).split("\n  "))), group)
-    if error is not None:
-        raise error
-    broken = [f'request of rank {rank} = "{text}", must break no rule' for rank, (_, text) in enumerate(told) if text is not None]
-    for rank, (other, _) in enumerate(told if not broken else []):
-        for name, first in told[0][0].items():
-            if other[name] != first:
-                broken.append(f"{name} of rank {rank} = {other[name]}, must equal rank 0's, {first}")
-    if broken:
-        raise _mistakes.invalid_request(broken)
-
-
 def plan(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -276,12 +240,12 @@ def plan(
         request = _request(q, k, v, group, cu_seqlens, deterministic, gradients, options)
     except _core.InvalidRequest as wrong:
         error = wrong
-    if _all_check(q):
+    if all_check(q):
         numbers = dict(softcap=softcap, softmax_scale=softmax_scale, dropout_p=dropout_p)
-        _agree(group, None if request is None else {**request._asdict(), **numbers}, error)
+        agree(group, None if request is None else {**request._asdict(), **numbers}, error)
     if request is None:
         raise error or AssertionError
-    native = plan_of(memo_of(group, q.device), request)
+    native: NativePlan = plan_of(memo_of(group, q.device), request)
     of_runs = Numbers(softcap, softmax_scale, dropout_p, 0, 0, None, alibi_slopes, sinks)
     return Plan(native, group, request.layout, _like(q, k, v), of_runs)
 

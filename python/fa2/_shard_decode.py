@@ -1,0 +1,283 @@
+"""Decoding over caches that ranks hold: each has some keys of every sequence, and some heads of the queries."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch._compile import _disable_dynamo as outside_graphs
+
+from . import _core, _hooks, _mistakes
+from ._agreement import agree, all_check, require_tensors
+from ._c_structs import Problem
+from ._types import Causal
+from ._communicator import Communicator, group_of
+from ._flash_cache import as_lengths
+from ._shard_plan import DTYPES, Native, Numbers, address_of, aligned, args_of, held_plan, is_aligned, memo_of, plan_of
+
+
+class DecodeRequest(NamedTuple):
+    """What ranks make a plan for. Must be equal on all of them."""
+
+    dtype: torch.dtype
+    batch: int
+    seqlen_q: int
+    heads: int  #: of all ranks
+    heads_kv: int
+    head_dim: int
+    head_dim_v: int
+    page_size: int  #: 0: no pages
+    has_lengths: bool
+    softcap: bool
+    sinks: bool
+
+
+class _Keys(NamedTuple):
+    """How many keys a rank's cache has room for. May differ between ranks."""
+
+    rows: int  #: of each sequence
+    pages: int
+
+    def problem(self, request: DecodeRequest) -> Problem:
+        """Returns the problem of the rank's own keys."""
+        p = Problem.new()
+        p.dtype, p.head_dim, p.head_dim_v = DTYPES[request.dtype], request.head_dim, request.head_dim_v
+        p.batch, p.heads_q, p.heads_kv = request.batch, request.heads, request.heads_kv
+        p.seqlen_q, p.seqlen_k, p.page_count = request.seqlen_q, *self
+        p.varlen, p.page_size = request.has_lengths, request.page_size
+        p.softcap, p.sinks = request.softcap, request.sinks
+        return p
+
+
+class _Call(NamedTuple):
+    request: DecodeRequest
+    keys: _Keys
+    tensors: tuple[torch.Tensor, ...]  #: q, k and v
+    lengths: torch.Tensor | None
+    table: torch.Tensor | None
+    numbers: Numbers
+
+
+class _NativeDecodePlan(Native):
+    """A rank's fa2_context_parallel_decode_plan."""
+
+    _kind = "context_parallel_decode_plan"
+
+    def __init__(self, communicator: Communicator, request: DecodeRequest, keys: _Keys) -> None:
+        self.request, self.keys = request, keys
+        super().__init__(communicator, None, keys.problem(request))
+
+    def run(self, call: _Call, return_lse: bool) -> Any:
+        q, k, v = call.tensors
+        out, lse = _hooks.new_out(q, v.shape[-1]), _hooks.new_lse(q) if return_lse else None
+        args = args_of((q, k, v, out, lse), call.numbers)
+        args.seqused_k, args.page_table = address_of(call.lengths), address_of(call.table)
+        args.page_table_stride = 0 if call.table is None else call.table.stride(0)
+        self._call("run", args)
+        return (out, lse) if return_lse else out
+
+
+def _check_shapes(q: Any, k: Any, v: Any, is_paged: bool, broken: list[str]) -> None:
+    first, form = ("pages", "page_size") if is_paged else (len(q), "rows")
+    for name, x in (("k_cache", k), ("v_cache", v)):
+        if not is_paged and len(x) != len(q):
+            broken.append(f"{name}.shape = {tuple(x.shape)}, must be ({first}, {form}, heads_kv, head_dim) with q's batch")
+        if x.device != q.device:
+            broken.append(f"{name}.device = {x.device}, must be q's, {q.device}")
+        if not is_aligned(x):
+            broken.append(f"{name}.stride() = {x.stride()}, must make rows begin at multiples of 16 bytes: allocate the cache contiguous")
+    if k.shape[-1] != q.shape[-1]:
+        broken.append(f"k_cache.shape[-1] = {k.shape[-1]}, must be {q.shape[-1]} = head_dim of q")
+    if v.shape[:-1] != k.shape[:-1]:
+        broken.append(f"v_cache.shape[:-1] = {tuple(v.shape[:-1])}, must be k_cache's, {tuple(k.shape[:-1])}")
+
+
+def _check_mask(queries: int, causal: Any, window_size: Any, broken: list[str]) -> None:
+    if causal and (queries > 1 or causal == "top_left"):
+        broken.append(f"causal = {causal}, must be False: queries see all keys of all caches: pass one query per call, or causal=False")
+    if tuple(window_size) != (-1, -1):
+        broken.append(f"window_size = {window_size}, must be (-1, -1): queries see all keys of all caches: keep only the window's keys in them")
+
+
+def _check_table(name: str, x: Any, form: str, batch: int, device: torch.device, broken: list[str]) -> None:
+    dims = 2 if "pages" in form else 1
+    if isinstance(x, torch.Tensor) and x.ndim == dims and len(x) == batch and x.dtype == torch.int32 and x.device == device:
+        if x.numel() == 0 or x.stride(-1) == 1:
+            return
+    given = f"{tuple(x.shape)} of {x.dtype} on {x.device}" if isinstance(x, torch.Tensor) else _hooks.text_of(x)
+    broken.append(f"{name} = {given}, must be {form} of torch.int32 on {device}, contiguous, with {batch} sequences")
+
+
+def _lengths_of(q: Any, rows: int, cache_seqlens: Any, page_table: Any, broken: list[str]) -> Any:
+    """Returns int32 (batch), or None if all rows count. rows: of a sequence's cache."""
+    if page_table is not None:
+        _check_table("page_table", page_table, "(batch, pages)", len(q), q.device, broken)
+    if isinstance(cache_seqlens, int):
+        if 0 <= cache_seqlens <= rows:
+            return as_lengths(cache_seqlens, len(q), q.device)
+        broken.append(f"cache_seqlens = {cache_seqlens}, must be in 0..{rows} = rows of this rank's cache")
+    elif cache_seqlens is not None:
+        _check_table("cache_seqlens", cache_seqlens, "a number, or (batch)", len(q), q.device, broken)
+    elif page_table is not None:
+        broken.append("cache_seqlens = None, must be given with page_table")
+    return cache_seqlens
+
+
+def _check_entries(lengths: Any, table: Any, keys: _Keys, page_size: int) -> None:
+    """Raises what is wrong with tables' entries. Waits for the device."""
+    if lengths is None:
+        return
+    if bool(((lengths < 0) | (lengths > keys.rows)).any()):
+        text = f"cache_seqlens = {_hooks.text_of(lengths.tolist())}, must be in 0..{keys.rows} = rows of this rank's cache"
+        raise _mistakes.invalid_request([text])
+    if table is not None:
+        is_used = torch.arange(table.shape[1], device=table.device) * page_size < lengths[:, None]
+        if bool((is_used & ((table < 0) | (table >= keys.pages))).any()):
+            raise _mistakes.invalid_request([f"page_table = pages that do not exist, must be in 0..{keys.pages - 1} up to cache_seqlens"])
+
+
+def _call_of(group: Any, q: Any, k: Any, v: Any, cache_seqlens: Any, page_table: Any, options: dict[str, Any]) -> _Call:
+    """Returns the rank's call. Raises everything that is wrong with it."""
+    tensors, sinks = {"q": q, "k_cache": k, "v_cache": v}, options["sinks"]
+    wrong = _mistakes.find({**tensors, "page_table": page_table, **options})[0]
+    require_tensors(tensors, wrong)
+    broken, is_paged = list(wrong.values()), page_table is not None
+    broken += [f"{name}.shape = {tuple(x.shape)}, must have 4 dimensions" for name, x in tensors.items() if x.ndim != 4]
+    if "page_table" in wrong or any(x.ndim != 4 for x in (q, k, v)):
+        raise _mistakes.invalid_request(broken)
+    _check_shapes(q, k, v, is_paged, broken)
+    if not {"causal", "window_size"} & wrong.keys():
+        _check_mask(q.shape[1], options["causal"], options["window_size"], broken)
+    keys = _Keys(page_table.shape[-1] * k.shape[1], len(k)) if is_paged else _Keys(k.shape[1], 0)
+    lengths = _lengths_of(q, keys.rows, cache_seqlens, page_table, broken)
+    heads = dist.get_world_size(group) * q.shape[2]
+    if sinks is not None and (sinks.shape != (heads,) or sinks.device != q.device):
+        broken.append(f"sinks = {tuple(sinks.shape)} on {sinks.device}, must be ({heads},) on {q.device} = one per head of all ranks")
+    if broken:
+        raise _mistakes.invalid_request(broken)
+    if all_check(q):
+        _check_entries(lengths, page_table, keys, k.shape[1])
+    request = DecodeRequest(
+        *(q.dtype, len(q), q.shape[1], heads, k.shape[2], q.shape[3], v.shape[3]),
+        *(k.shape[1] if is_paged else 0, lengths is not None, options["softcap"] > 0, sinks is not None),
+    )
+    sinks = None if sinks is None else sinks.float()
+    numbers = Numbers(softcap=options["softcap"], softmax_scale=options["softmax_scale"], sinks=sinks)
+    return _Call(request, keys, (aligned(q), k, v), lengths, page_table, numbers)
+
+
+def _unlike(call: _Call, plan: _NativeDecodePlan) -> str | None:
+    """Returns what keeps a plan from running a call; None if nothing does."""
+    for name, given, held in zip(DecodeRequest._fields, call.request, plan.request):
+        if given != held:
+            return f"{name} = {given}, must be the plan's, {held}: make another one with decode_plan()"
+    if call.keys != plan.keys:
+        rows, pages = call.keys
+        do = "allocate caches once and pass cache_seqlens, or call decode_plan() on all ranks"
+        return f"k_cache = room for {rows} keys, {pages} pages, must have the plan's, {plan.keys.rows} and {plan.keys.pages}: {do}"
+    return None
+
+
+class DecodePlan:
+    """Decoding over caches of certain shapes, prepared by decode_plan() on every rank."""
+
+    def __init__(self, native: _NativeDecodePlan, group: Any, options: dict[str, Any]) -> None:
+        self._native, self._group, self._options = native, group, options
+
+    @outside_graphs
+    def run(self, q: Any, k_cache: Any, v_cache: Any, *, cache_seqlens: Any = None, page_table: Any = None, return_lse: bool = False) -> Any:
+        """Returns what decode() does, for tensors of the shapes that decode_plan() had. All ranks must call it in the same order."""
+        call = _call_of(self._group, q, k_cache, v_cache, cache_seqlens, page_table, self._options)
+        if (wrong := _unlike(call, self._native)) is not None:
+            raise _mistakes.invalid_request([wrong])
+        return self._native.run(call, return_lse)
+
+    def explain(self) -> dict[str, Any]:
+        """Returns what runs on this rank and why."""
+        return self._native.explain()
+
+
+def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], options: dict[str, Any]) -> tuple[_Call, _NativeDecodePlan]:
+    """Returns the rank's call and its plan: a new one if `is_new`."""
+    call, error = None, None
+    try:
+        call = _call_of(group, *tensors, options)
+        held = None if is_new else held_plan(group, call.tensors[0].device, call.request)
+        if held is not None and (wrong := _unlike(call, held)) is not None:
+            raise _mistakes.invalid_request([wrong])
+    except _core.InvalidRequest as found:
+        error = found
+    if all_check(tensors[0]):
+        numbers = {name: options[name] for name in ("softcap", "softmax_scale")}
+        agree(group, None if call is None else {**call.request._asdict(), **numbers}, error)
+    if call is None or error is not None:
+        raise error or AssertionError
+    memo, keys = memo_of(group, call.tensors[0].device), call.keys
+    if is_new:
+        memo.plans.pop(call.request, None)
+    return call, plan_of(memo, call.request, lambda communicator, request: _NativeDecodePlan(communicator, request, keys))
+
+
+@outside_graphs
+def decode_plan(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    group: Any = None,
+    cache_seqlens: int | torch.Tensor | None = None,
+    page_table: torch.Tensor | None = None,
+    causal: Causal = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+) -> DecodePlan:
+    """Returns a new DecodePlan of decode() with these arguments, which decode() uses from then on. All ranks must call it together.
+
+    Shapes of caches are the plan's: decode() needs a new one after they have changed on any rank.
+    """
+    group = group_of(group)
+    options: dict[str, Any] = dict(causal=causal, window_size=window_size, softcap=softcap, sinks=sinks, softmax_scale=softmax_scale)
+    _, native = _planned(group, True, (q, k_cache, v_cache, cache_seqlens, page_table), options)
+    return DecodePlan(native, group, options)
+
+
+@outside_graphs
+def decode(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    group: Any = None,
+    cache_seqlens: int | torch.Tensor | None = None,
+    page_table: torch.Tensor | None = None,
+    causal: Causal = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    return_lse: bool = False,
+) -> Any:
+    """Returns attention of this rank's heads over the keys of all ranks: (batch, seqlen_q, heads / ranks, head_dim). Has no gradient.
+
+    For caches that are larger than one GPU's memory: queries and parts of outputs travel, keys do not. All ranks of the group must
+    call it in the same order and with the same options. Plans are kept per group; decode_plan() makes one ahead.
+
+    q: (batch, seqlen_q, heads / ranks, head_dim): rank r has the query heads from r * heads / ranks on. head_dim <= 512.
+    k_cache, v_cache: this rank's keys of every sequence, with all key/value heads: (batch, rows, heads_kv, head_dim), or with
+        page_table pages (pages, page_size, heads_kv, head_dim). Ranks may have different numbers of rows and pages, which must stay
+        from call to call: see decode_plan().
+    cache_seqlens: how many keys of each sequence this rank has, 0 too: a number or int32 (batch); None: all rows.
+    page_table: int32 (batch, pages per sequence); needs cache_seqlens.
+    causal, window_size: queries see all keys of all caches, so a mask must hide none: causal with one query, and no window.
+    softcap, softmax_scale: as in fa2.attention(). sinks: (heads of all ranks), on every rank.
+    return_lse: returns (out, lse). lse: float32 (batch, heads / ranks, seqlen_q), over all keys.
+
+    A query that sees no key has output 0. Raises InvalidRequest, which lists everything that is wrong; CommunicationError if ranks
+    cannot exchange data.
+    """
+    options: dict[str, Any] = dict(causal=causal, window_size=window_size, softcap=softcap, sinks=sinks, softmax_scale=softmax_scale)
+    call, native = _planned(group_of(group), False, (q, k_cache, v_cache, cache_seqlens, page_table), options)
+    return native.run(call, return_lse)
