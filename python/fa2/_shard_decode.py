@@ -37,7 +37,10 @@ class _Keys(NamedTuple):
     """How many keys a rank's cache has room for. May differ between ranks."""
 
     rows: int  #: of each sequence
-    pages: int
+    pages: int  #: 0: no pages
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" + (f" in {self.pages} pages" if self.pages else "")
 
     def problem(self, request: DecodeRequest) -> Problem:
         """Returns the problem of the rank's own keys."""
@@ -167,20 +170,11 @@ def _call_of(group: Any, q: Any, k: Any, v: Any, cache_seqlens: Any, page_table:
     return _Call(request, keys, (aligned(q), k, v), lengths, page_table, numbers)
 
 
-def _unlike(call: _Call, plan: _NativeDecodePlan) -> str | None:
-    """Returns what keeps a plan from running a call; None if nothing does."""
-    for name, given, held in zip(DecodeRequest._fields, call.request, plan.request):
-        if given != held:
-            return f"{name} = {given}, must be the plan's, {held}: make another one with decode_plan()"
-    if call.keys != plan.keys:
-        rows, pages = call.keys
-        do = "allocate caches once and pass cache_seqlens, or call decode_plan() on all ranks"
-        return f"k_cache = room for {rows} keys, {pages} pages, must have the plan's, {plan.keys.rows} and {plan.keys.pages}: {do}"
-    return None
+_ALLOCATE_ONCE = "allocate caches once and pass cache_seqlens, or call decode_plan() on all ranks after a change"
 
 
 class DecodePlan:
-    """Decoding over caches of certain shapes, prepared by decode_plan() on every rank."""
+    """Decoding over caches of one shape, prepared by decode_plan() on every rank."""
 
     def __init__(self, native: _NativeDecodePlan, group: Any, options: dict[str, Any]) -> None:
         self._native, self._group, self._options = native, group, options
@@ -189,9 +183,11 @@ class DecodePlan:
     def run(self, q: Any, k_cache: Any, v_cache: Any, *, cache_seqlens: Any = None, page_table: Any = None, return_lse: bool = False) -> Any:
         """Returns what decode() does, for tensors of the shapes that decode_plan() had. All ranks must call it in the same order."""
         call = _call_of(self._group, q, k_cache, v_cache, cache_seqlens, page_table, self._options)
-        if (wrong := _unlike(call, self._native)) is not None:
-            raise _mistakes.invalid_request([wrong])
-        return self._native.run(call, return_lse)
+        plan = self._native
+        given, held = ({**x.request._asdict(), "k_cache": str(x.keys)} for x in (call, plan))
+        if broken := [f"{name} = {given[name]}, must be the plan's, {x}" for name, x in held.items() if x != given[name]]:
+            raise _mistakes.invalid_request(broken)
+        return plan.run(call, return_lse)
 
     def explain(self) -> dict[str, Any]:
         """Returns what runs on this rank and why."""
@@ -199,13 +195,15 @@ class DecodePlan:
 
 
 def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], options: dict[str, Any]) -> tuple[_Call, _NativeDecodePlan]:
-    """Returns the rank's call and its plan: a new one if `is_new`."""
-    call, error = None, None
+    """Returns the rank's call and its plan: a new one if `is_new`, or if the ranks have none for the request."""
+    call, error, held = None, None, None
     try:
         call = _call_of(group, *tensors, options)
-        held = None if is_new else held_plan(group, call.tensors[0].device, call.request)
-        if held is not None and (wrong := _unlike(call, held)) is not None:
-            raise _mistakes.invalid_request([wrong])
+        held = held_plan(group, call.tensors[0].device, call.request)
+        if held and call.keys not in held and not is_new:
+            # Other ranks may have plans for their caches. They would not wait for this one to make its own.
+            known = " or ".join(map(str, held))
+            raise _mistakes.invalid_request([f"k_cache, v_cache = {call.keys}, must be as in a plan, {known}: {_ALLOCATE_ONCE}"])
     except _core.InvalidRequest as found:
         error = found
     if all_check(tensors[0]):
@@ -213,10 +211,11 @@ def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], 
         agree(group, None if call is None else {**call.request._asdict(), **numbers}, error)
     if call is None or error is not None:
         raise error or AssertionError
-    memo, keys = memo_of(group, call.tensors[0].device), call.keys
+    memo = memo_of(group, call.tensors[0].device)
+    memo = memo._replace(plans=plan_of(memo, call.request, lambda *_: {}))
     if is_new:
-        memo.plans.pop(call.request, None)
-    return call, plan_of(memo, call.request, lambda communicator, request: _NativeDecodePlan(communicator, request, keys))
+        memo.plans.pop(call.keys, None)
+    return call, plan_of(memo, call.keys, lambda communicator, keys: _NativeDecodePlan(communicator, call.request, keys))
 
 
 @outside_graphs
@@ -234,9 +233,10 @@ def decode_plan(
     sinks: torch.Tensor | None = None,
     softmax_scale: float | None = None,
 ) -> DecodePlan:
-    """Returns a new DecodePlan of decode() with these arguments, which decode() uses from then on. All ranks must call it together.
+    """Returns a new DecodePlan of decode() with these arguments. All ranks must call it together.
 
-    Shapes of caches are the plan's: decode() needs a new one after they have changed on any rank.
+    decode() makes the first plan by itself. Call this when caches of other shapes come on any rank, because ranks do not see each
+    other's; decode() then takes both shapes.
     """
     group = group_of(group)
     options: dict[str, Any] = dict(causal=causal, window_size=window_size, softcap=softcap, sinks=sinks, softmax_scale=softmax_scale)

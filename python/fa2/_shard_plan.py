@@ -18,7 +18,7 @@ from ._shards import Layout, handle_of
 
 GRADIENTS, D_SINKS, BITWISE = 7, 8, 256  # of fa2/c_backward.h
 _HOST = -2  # FA2_INTERPRETER_DEVICE
-_MOST_PLANS = 64  # of a group and device: documents of other lengths need other plans
+_MOST_PLANS = 64  # of a group and device: documents of other lengths need other plans; and of a decoding's caches
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
 SCHEMES = {"automatic": 0, "gather_heads": 1, "local": 2, "all_to_all": 3}
 
@@ -198,7 +198,7 @@ def args_of(tensors: tuple[Any, ...], numbers: Numbers) -> Args:
 
 class _Memo(NamedTuple):
     communicator: Communicator
-    plans: dict[Any, Any]  # by requests; the last used last
+    plans: dict[Any, Any]  # by requests, or of one decoding by shapes of the rank's cache; the last used last
 
 
 #: Memos by group, then by device. The next new group drops those of destroyed ones.

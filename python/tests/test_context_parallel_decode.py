@@ -106,6 +106,8 @@ def call_of(case: dict[str, Any], rank: int, ranks: int) -> tuple[tuple[Any, ...
 def decode(group: Any, name: str) -> None:
     rank, ranks, case = dist.get_rank(group), dist.get_world_size(group), CASES[name]
     tensors, options = call_of(case, rank, ranks)
+    if "rows" in case:  # other rows than those of the cases before
+        cp.decode_plan(*tensors, group=group, **options)
     out, lse = cp.decode(*tensors, group=group, return_lse=True, **options)
     assert torch.equal(out, cp.decode(*tensors, group=group, **options)), "every run has the same bits"
     expected, expected_lse = (x.tensor_split(ranks, dim)[rank] for x, dim in zip(expected_of(case, ranks), (2, 1)))
@@ -143,6 +145,7 @@ def append_and_decode(group: Any) -> None:
     keys, values = (random(BATCH, made, HEADS_KV, DIM, seed=seed) for seed in (1, 2))
     k_cache, v_cache = (torch.zeros(BATCH, 4, HEADS_KV, DIM, dtype=torch.bfloat16) for _ in "kv")
     used = torch.zeros(BATCH, dtype=torch.int32)
+    cp.decode_plan(random(BATCH, 1, HEADS // ranks, DIM), k_cache, v_cache, group=group, cache_seqlens=used)
     for step in range(made):
         if step % ranks == rank:
             new = (x[:, step : step + 1] for x in (keys, values))
@@ -172,11 +175,12 @@ def error_of(function: Any, *arguments: Any, **options: Any) -> str:
 def change_shapes(group: Any) -> None:
     rank = dist.get_rank(group)
     (q, k, v), options = call_of(CASES["lengths"], rank, 2)
+    cp.decode_plan(q, k, v, group=group, **options)
     expected = cp.decode(q, k, v, group=group, **options)
     larger = [torch.cat((x, x), 1) for x in (k, v)] if rank == 1 else [k, v]
     text = error_of(cp.decode, q, *larger, group=group, **options)
     if rank == 1:
-        assert "k_cache = room for 160 keys, 0 pages, must have the plan's, 80 and 0: allocate caches once" in text
+        assert "k_cache, v_cache = 160 rows, must be as in a plan, " in text and "80 rows" in text and "allocate caches once" in text
     else:
         assert 'request of rank 1 = "' in text
     plan = cp.decode_plan(q, *larger, group=group, **options)
@@ -187,7 +191,9 @@ def change_shapes(group: Any) -> None:
     small = cp.decode_plan(q, k[:, :16], v[:, :16], group=group, cache_seqlens=3)
     assert small.run(q, k[:, :16], v[:, :16], cache_seqlens=3, return_lse=True)[1].shape == (BATCH, HEADS // 2, 1)
     torch.testing.assert_close(plan.run(q, *larger, **lengths), expected, rtol=0, atol=1.6e-2)
-    assert "must be the plan's" in error_of(small.run, q.half(), k[:, :16].half(), v[:, :16].half(), cache_seqlens=3)
+    torch.testing.assert_close(cp.decode(q, k, v, group=group, **options), expected, rtol=0, atol=0)
+    text = error_of(small.run, q.half(), k.half(), v.half(), cache_seqlens=3)
+    assert "dtype = torch.float16, must be the plan's, torch.bfloat16" in text and "must be the plan's, 16 rows" in text
 
 
 def test_plans_keep_the_shapes_of_caches(pool: RankPool) -> None:
@@ -251,7 +257,7 @@ def differ(group: Any) -> list[str]:
     (q, k, v), options = call_of(CASES["lengths"], rank, 3)
     return [
         error_of(cp.decode, q, k, v, group=group, **{**options, "softcap": float(rank == 1)}),
-        error_of(cp.decode, q, k, v, group=group, **(options if rank else {})),
+        error_of(cp.decode, q, k, v, group=group, **(options if rank else {"sinks": torch.zeros(HEADS)})),
         error_of(cp.decode, q, k, v, group=group, **({"cache_seqlens": 1000} if rank == 2 else options)),
     ]
 
@@ -259,7 +265,8 @@ def differ(group: Any) -> list[str]:
 def test_every_rank_names_the_one_with_other_options(pool: RankPool) -> None:
     for rank, texts in enumerate(pool.run(3, differ)):
         assert "softcap of rank 1 = 1.0, must equal rank 0's, 0.0" in texts[0]
-        assert "has_lengths of rank 1 = True, must equal rank 0's, False" in texts[1]
+        assert all(f"has_lengths of rank {other} = True, must equal rank 0's, False" in texts[1] for other in (1, 2))
+        assert "sinks of rank 2 = False, must equal rank 0's, True" in texts[1]
         assert "cache_seqlens = 1000, must be in 0..32" in texts[2] and (rank == 2) != ('request of rank 2 = "' in texts[2])
 
 
