@@ -1,10 +1,13 @@
 """Times one sequence across GPUs, a process each, beside the same on one GPU, on all at once, and beside ring_flash_attn and PyTorch's
 context_parallel if they are there. Efficiency: one GPU's time over the ranks, over the time of the slowest rank. Rounds in an order that is
-shuffled every round, medians. Refuses to time a wrong result. Writes Markdown.
+shuffled every round, medians. Refuses to time a wrong result. Writes Markdown. --decode times decoding over caches of all GPUs instead:
+microseconds of a call, in bursts of calls over cold memory, and what share of one GPU's time that is.
 
   torchrun --nproc_per_node 2 bench/context_parallel.py --out docs/measurements/context_parallel.md
   torchrun --nproc_per_node 2 bench/context_parallel.py --seqlen 8192 --groups 1 --groups 2 --groups 4
   torchrun --nproc_per_node 2 bench/context_parallel.py --documents
+  torchrun --nproc_per_node 2 bench/context_parallel.py --decode --graphs             # 16 sequences of 8k keys, one of 512k
+  torchrun --nproc_per_node 2 bench/context_parallel.py --decode --case 4x65536 --json
   FA2_DEVICE=interpreter torchrun --nproc_per_node 2 bench/context_parallel.py --cpu    # whether it runs, without times that mean anything
 """
 import argparse
@@ -13,6 +16,7 @@ import random
 import statistics
 import time
 
+import context_parallel_decode
 import torch
 import torch.distributed as dist
 
@@ -30,9 +34,19 @@ def parse_args():
     p.add_argument("--peaked", action="store_true", help="inputs whose rows are dominated by a few keys")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--no-peers", action="store_true")
-    p.add_argument("--cpu", action="store_true", help="96 tokens on the interpreter, over gloo")
+    p.add_argument("--cpu", action="store_true", help="few tokens on the interpreter, over gloo")
     p.add_argument("--out", default="")
-    return p.parse_args()
+    d = p.add_argument_group("--decode")
+    d.add_argument("--decode", action="store_true", help="time decoding: rank r has part r of the keys of each sequence")
+    d.add_argument("--case", action="append", metavar="SEQUENCESxKEYS", help="repeatable; default: 16x8192, 1x524288")
+    d.add_argument("--queries", type=int, default=1, help="per sequence")
+    d.add_argument("--graphs", action="store_true", help="calls in CUDA graphs, so that no host time counts")
+    d.add_argument("--burst-ms", type=float, default=4)
+    d.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
+    a = p.parse_args()
+    if not a.decode and (a.case or a.json or a.graphs):
+        p.error("--case, --json and --graphs go with --decode")
+    return a
 
 
 class Ranks:
@@ -170,17 +184,23 @@ def rows_of(args, ranks, tokens):
     ]
 
 
-def main():
-    args = parse_args()
-    ranks = Ranks(args.cpu)
-    if args.cpu:
-        args.seqlen, args.heads, args.heads_kv, args.head_dim, args.rounds = [96], 4, 2, 32, 1
+def measure(args, ranks):
+    """Returns lines of Markdown. Rank 0 prints them."""
     lines = ["| tokens | | forward, ms | backward, ms | efficiency | backward's |", "|--:|---|--:|--:|--:|--:|"]
     for tokens in args.seqlen or (8192, 32768, 65536, 131072):
         for line in rows_of(args, ranks, tokens):
             lines.append(line)
             if ranks.rank == 0:
                 print(line, flush=True)
+    return lines
+
+
+def main():
+    args = parse_args()
+    ranks = Ranks(args.cpu)
+    if args.cpu:
+        args.seqlen, args.heads, args.heads_kv, args.head_dim, args.rounds = [96], 4, 2, 32, 1
+    lines = context_parallel_decode.measure(args, ranks) if args.decode else measure(args, ranks)
     if args.out and ranks.rank == 0:
         name = "the interpreter" if args.cpu else torch.cuda.get_device_name()
         with open(args.out, "w") as file:
