@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,27 +141,22 @@ def test_strides(pool: RankPool) -> None:
     pool.run(2, strided)
 
 
-def append_and_decode(group: Any) -> None:
-    """A decoding loop: ranks take turns to append the new key."""
-    rank, ranks, made = dist.get_rank(group), dist.get_world_size(group), 5
-    keys, values = (random(BATCH, made, HEADS_KV, DIM, seed=seed) for seed in (1, 2))
-    k_cache, v_cache = (torch.zeros(BATCH, 4, HEADS_KV, DIM, dtype=torch.bfloat16) for _ in "kv")
-    used = torch.zeros(BATCH, dtype=torch.int32)
-    cp.decode_plan(random(BATCH, 1, HEADS // ranks, DIM), k_cache, v_cache, group=group, cache_seqlens=used)
-    for step in range(made):
-        if step % ranks == rank:
-            new = (x[:, step : step + 1] for x in (keys, values))
-            fa2.append(*new, k_cache, v_cache, used)
-            used += 1
-        q = random(BATCH, 1, HEADS, DIM, seed=30 + step)
-        mine = q.tensor_split(ranks, 2)[rank]
-        out = cp.decode(mine, k_cache, v_cache, group=group, cache_seqlens=used, causal=True)
+def run_the_page(group: Any, code: str) -> None:
+    rank, used = dist.get_rank(), torch.zeros(1, dtype=torch.int32)
+    k_cache, v_cache = (torch.zeros(1, 2, 1, 32, dtype=torch.bfloat16) for _ in "kv")
+    keys, values = (random(1, 4, 1, 32, seed=seed) for seed in (1, 2))
+    for step in range(4):
+        q = random(1, 1, 3, 32, seed=30 + step)
+        names: dict[str, Any] = dict(fa2=fa2, cp=cp, dist=dist, step=step, used=used, k_cache=k_cache, v_cache=v_cache)
+        names.update(q=q[:, :, rank : rank + 1], k=keys[:, step : step + 1], v=values[:, step : step + 1])
+        exec(code, names)
         whole = fa2.attention(q, keys[:, : step + 1], values[:, : step + 1])
-        torch.testing.assert_close(out, whole.tensor_split(ranks, 2)[rank], rtol=0, atol=2e-2)
+        torch.testing.assert_close(names["out"], whole[:, :, rank : rank + 1], rtol=0, atol=2e-2)
 
 
-def test_a_loop_that_appends(pool: RankPool) -> None:
-    pool.run(2, append_and_decode)
+def test_the_example_of_the_page_runs(pool: RankPool) -> None:
+    page = (pathlib.Path(__file__).parents[2] / "docs/python.md").read_text().split("**Decoding**")[1]
+    pool.run(3, run_the_page, re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
 
 
 # ---- plans ----
