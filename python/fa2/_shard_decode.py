@@ -9,12 +9,11 @@ import torch.distributed as dist
 from torch._compile import _disable_dynamo as outside_graphs
 
 from . import _core, _hooks, _mistakes
-from ._agreement import agree, all_check, require_tensors
 from ._c_structs import Problem
-from ._types import Causal
-from ._communicator import Communicator, group_of
+from ._communicator import group_of
 from ._flash_cache import as_lengths
-from ._shard_plan import DTYPES, Native, Numbers, address_of, aligned, args_of, held_plan, is_aligned, memo_of, plan_of
+from ._shard_plan import DTYPES, Native, Numbers, address_of, agree, aligned, all_check, args_of, held_plan, is_aligned, memo_of, plan_of, require_tensors
+from ._types import Causal
 
 
 class DecodeRequest(NamedTuple):
@@ -67,10 +66,6 @@ class _NativeDecodePlan(Native):
 
     _kind = "context_parallel_decode_plan"
 
-    def __init__(self, communicator: Communicator, request: DecodeRequest, keys: _Keys) -> None:
-        self.request, self.keys = request, keys
-        super().__init__(communicator, None, keys.problem(request))
-
     def run(self, call: _Call, return_lse: bool) -> Any:
         q, k, v = call.tensors
         out, lse = _hooks.new_out(q, v.shape[-1]), _hooks.new_lse(q) if return_lse else None
@@ -82,10 +77,9 @@ class _NativeDecodePlan(Native):
 
 
 def _check_shapes(q: Any, k: Any, v: Any, is_paged: bool, broken: list[str]) -> None:
-    first, form = ("pages", "page_size") if is_paged else (len(q), "rows")
+    if not is_paged and len(k) != len(q):
+        broken.append(f"k_cache.shape[0] = {len(k)}, must be {len(q)} = batch of q, or pages with page_table")
     for name, x in (("k_cache", k), ("v_cache", v)):
-        if not is_paged and len(x) != len(q):
-            broken.append(f"{name}.shape = {tuple(x.shape)}, must be ({first}, {form}, heads_kv, head_dim) with q's batch")
         if x.device != q.device:
             broken.append(f"{name}.device = {x.device}, must be q's, {q.device}")
         if not is_aligned(x):
@@ -103,25 +97,26 @@ def _check_mask(queries: int, causal: Any, window_size: Any, broken: list[str]) 
         broken.append(f"window_size = {window_size}, must be (-1, -1): queries see all keys of all caches: keep only the window's keys in them")
 
 
-def _check_table(name: str, x: Any, form: str, batch: int, device: torch.device, broken: list[str]) -> None:
-    dims = 2 if "pages" in form else 1
-    if isinstance(x, torch.Tensor) and x.ndim == dims and len(x) == batch and x.dtype == torch.int32 and x.device == device:
-        if x.numel() == 0 or x.stride(-1) == 1:
+def _check_table(name: str, x: Any, q: torch.Tensor, form: str, broken: list[str]) -> None:
+    given = _hooks.text_of(x)
+    if isinstance(x, torch.Tensor):
+        fits = x.ndim == 1 + ("pages" in form) and len(x) == len(q) and x.dtype == torch.int32 and x.device == q.device
+        if fits and (x.numel() == 0 or x.stride(-1) == 1):
             return
-    given = f"{tuple(x.shape)} of {x.dtype} on {x.device}" if isinstance(x, torch.Tensor) else _hooks.text_of(x)
-    broken.append(f"{name} = {given}, must be {form} of torch.int32 on {device}, contiguous, with {batch} sequences")
+        given = f"{tuple(x.shape)} of {x.dtype} on {x.device}"
+    broken.append(f"{name} = {given}, must be {form} of torch.int32 on {q.device}, contiguous: batch = {len(q)}")
 
 
 def _lengths_of(q: Any, rows: int, cache_seqlens: Any, page_table: Any, broken: list[str]) -> Any:
     """Returns int32 (batch), or None if all rows count. rows: of a sequence's cache."""
     if page_table is not None:
-        _check_table("page_table", page_table, "(batch, pages)", len(q), q.device, broken)
+        _check_table("page_table", page_table, q, "(batch, pages)", broken)
     if isinstance(cache_seqlens, int):
         if 0 <= cache_seqlens <= rows:
             return as_lengths(cache_seqlens, len(q), q.device)
         broken.append(f"cache_seqlens = {cache_seqlens}, must be in 0..{rows} = rows of this rank's cache")
     elif cache_seqlens is not None:
-        _check_table("cache_seqlens", cache_seqlens, "a number, or (batch)", len(q), q.device, broken)
+        _check_table("cache_seqlens", cache_seqlens, q, "a number, or (batch)", broken)
     elif page_table is not None:
         broken.append("cache_seqlens = None, must be given with page_table")
     return cache_seqlens
@@ -170,28 +165,7 @@ def _call_of(group: Any, q: Any, k: Any, v: Any, cache_seqlens: Any, page_table:
     return _Call(request, keys, (aligned(q), k, v), lengths, page_table, numbers)
 
 
-_ALLOCATE_ONCE = "allocate caches once and pass cache_seqlens, or call decode_plan() on all ranks after a change"
-
-
-class DecodePlan:
-    """Decoding over caches of one shape, prepared by decode_plan() on every rank."""
-
-    def __init__(self, native: _NativeDecodePlan, group: Any, options: dict[str, Any]) -> None:
-        self._native, self._group, self._options = native, group, options
-
-    @outside_graphs
-    def run(self, q: Any, k_cache: Any, v_cache: Any, *, cache_seqlens: Any = None, page_table: Any = None, return_lse: bool = False) -> Any:
-        """Returns what decode() does, for tensors of the shapes that decode_plan() had. All ranks must call it in the same order."""
-        call = _call_of(self._group, q, k_cache, v_cache, cache_seqlens, page_table, self._options)
-        plan = self._native
-        given, held = ({**x.request._asdict(), "k_cache": str(x.keys)} for x in (call, plan))
-        if broken := [f"{name} = {given[name]}, must be the plan's, {x}" for name, x in held.items() if x != given[name]]:
-            raise _mistakes.invalid_request(broken)
-        return plan.run(call, return_lse)
-
-    def explain(self) -> dict[str, Any]:
-        """Returns what runs on this rank and why."""
-        return self._native.explain()
+_DO = "allocate caches once and pass cache_seqlens, or call plan_decode() on all ranks after a change"
 
 
 def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], options: dict[str, Any]) -> tuple[_Call, _NativeDecodePlan]:
@@ -203,7 +177,7 @@ def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], 
         if held and call.keys not in held and not is_new:
             # Other ranks may have plans for their caches. They would not wait for this one to make its own.
             known = " or ".join(map(str, held))
-            raise _mistakes.invalid_request([f"k_cache, v_cache = {call.keys}, must be as in a plan, {known}: {_ALLOCATE_ONCE}"])
+            raise _mistakes.invalid_request([f"k_cache, v_cache = {call.keys}, must be as in a plan, {known}: {_DO}"])
     except _core.InvalidRequest as found:
         error = found
     if all_check(tensors[0]):
@@ -215,33 +189,23 @@ def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], 
     memo = memo._replace(plans=plan_of(memo, call.request, lambda *_: {}))
     if is_new:
         memo.plans.pop(call.keys, None)
-    return call, plan_of(memo, call.keys, lambda communicator, keys: _NativeDecodePlan(communicator, call.request, keys))
+    return call, plan_of(memo, call.keys, lambda communicator, keys: _NativeDecodePlan(communicator, None, keys.problem(call.request)))
 
 
 @outside_graphs
-def decode_plan(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    *,
-    group: Any = None,
-    cache_seqlens: int | torch.Tensor | None = None,
-    page_table: torch.Tensor | None = None,
-    causal: Causal = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    sinks: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-) -> DecodePlan:
-    """Returns a new DecodePlan of decode() with these arguments. All ranks must call it together.
+def plan_decode(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *, group: Any = None, cache_seqlens: Any = None, page_table: Any = None, **options: Any
+) -> dict[str, Any]:
+    """Makes the plan of decode() with these arguments, and returns what runs on this rank and why. All ranks must call it together.
 
     decode() makes the first plan by itself. Call this when caches of other shapes come on any rank, because ranks do not see each
     other's; decode() then takes both shapes.
     """
     group = group_of(group)
-    options: dict[str, Any] = dict(causal=causal, window_size=window_size, softcap=softcap, sinks=sinks, softmax_scale=softmax_scale)
-    _, native = _planned(group, True, (q, k_cache, v_cache, cache_seqlens, page_table), options)
-    return DecodePlan(native, group, options)
+    given: dict[str, Any] = dict(causal=False, window_size=(-1, -1), softcap=0.0, sinks=None, softmax_scale=None)
+    if unknown := options.keys() - given.keys():
+        raise TypeError(f"plan_decode() got an unexpected keyword argument {unknown.pop()!r}")
+    return _planned(group, True, (q, k_cache, v_cache, cache_seqlens, page_table), given | options)[1].explain()
 
 
 @outside_graphs
@@ -263,12 +227,12 @@ def decode(
     """Returns attention of this rank's heads over the keys of all ranks: (batch, seqlen_q, heads / ranks, head_dim). Has no gradient.
 
     For caches that are larger than one GPU's memory: queries and parts of outputs travel, keys do not. All ranks of the group must
-    call it in the same order and with the same options. Plans are kept per group; decode_plan() makes one ahead.
+    call it in the same order and with the same options. Plans are kept per group; plan_decode() makes one ahead.
 
     q: (batch, seqlen_q, heads / ranks, head_dim): rank r has the query heads from r * heads / ranks on. head_dim <= 512.
     k_cache, v_cache: this rank's keys of every sequence, with all key/value heads: (batch, rows, heads_kv, head_dim), or with
         page_table pages (pages, page_size, heads_kv, head_dim). Ranks may have different numbers of rows and pages, which must stay
-        from call to call: see decode_plan().
+        from call to call: see plan_decode().
     cache_seqlens: how many keys of each sequence this rank has, 0 too: a number or int32 (batch); None: all rows.
     page_table: int32 (batch, pages per sequence); needs cache_seqlens.
     causal, window_size: queries see all keys of all caches, so a mask must hide none: causal with one query, and no window.

@@ -22,16 +22,16 @@ import torch.distributed as dist
 from torch._compile import _disable_dynamo as outside_graphs  # torch.compiler.disable() imports Dynamo here, for seconds
 
 from . import _core, _hooks, _mistakes, _torch
-from ._agreement import agree, all_check, require_tensors
 from ._call import MASKS
 from ._communicator import group_of
-from ._shard_decode import DecodePlan, decode, decode_plan
-from ._shard_plan import BITWISE, D_SINKS, GRADIENTS, NativePlan, Numbers, Request, SCHEMES, aligned, memo_of, plan_of
+from ._shard_decode import decode, plan_decode
+from ._shard_plan import BITWISE, D_SINKS, GRADIENTS, NativePlan, Numbers, Request, SCHEMES
+from ._shard_plan import agree, aligned, all_check, memo_of, plan_of, require_tensors
 from ._shards import Layout, borders_of, positions, shard, shift_labels, unshard
 from ._torch_run import no_gradients
 from ._types import Causal
 
-__all__ = ["DecodePlan", "Layout", "Plan", "attention", "decode", "decode_plan", "plan", "positions", "shard", "shift_labels", "unshard"]
+__all__ = ["Layout", "Plan", "attention", "decode", "plan", "plan_decode", "positions", "shard", "shift_labels", "unshard"]
 
 Scheme = Literal["automatic", "gather_heads", "local", "all_to_all"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
