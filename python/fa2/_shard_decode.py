@@ -98,12 +98,13 @@ def _check_mask(queries: int, causal: Any, window_size: Any, broken: list[str]) 
 
 
 def _check_table(name: str, x: Any, q: torch.Tensor, form: str, broken: list[str]) -> None:
-    given = _hooks.text_of(x)
     if isinstance(x, torch.Tensor):
-        fits = x.ndim == 1 + ("pages" in form) and len(x) == len(q) and x.dtype == torch.int32 and x.device == q.device
+        fits = x.ndim == 1 + ("pages" in form) and x.shape[0] == q.shape[0] and x.dtype == torch.int32 and x.device == q.device
         if fits and (x.numel() == 0 or x.stride(-1) == 1):
             return
         given = f"{tuple(x.shape)} of {x.dtype} on {x.device}"
+    else:
+        given = _hooks.text_of(x)  # which would read a tensor of the device
     broken.append(f"{name} = {given}, must be {form} of torch.int32 on {q.device}, contiguous: batch = {len(q)}")
 
 
