@@ -6,6 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -134,7 +135,8 @@ def strided(group: Any) -> None:
     expected = cp.decode(q, k, v, group=group, **options)
     odd = q.new_zeros(*q.shape[:3], 2 * DIM)[..., 1::2].copy_(q)
     by_head = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v)]
-    assert torch.equal(cp.decode(odd, *by_head, group=group, **options), expected)
+    with mock.patch("fa2._hooks.text_of", side_effect=AssertionError("which would wait for a device")):
+        assert torch.equal(cp.decode(odd, *by_head, group=group, **options), expected)
 
 
 def test_strides(pool: RankPool) -> None:
