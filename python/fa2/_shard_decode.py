@@ -188,9 +188,14 @@ def _planned(group: Any, is_new: bool, tensors: tuple[Any, Any, Any, Any, Any], 
         raise error or AssertionError
     memo = memo_of(group, call.tensors[0].device)
     memo = memo._replace(plans=plan_of(memo, call.request, lambda *_: {}))
+
+    def make(communicator: Any, keys: _Keys) -> _NativeDecodePlan:
+        return _NativeDecodePlan(communicator, None, keys.problem(call.request))
+
     if is_new:
-        memo.plans.pop(call.keys, None)
-    return call, plan_of(memo, call.keys, lambda communicator, keys: _NativeDecodePlan(communicator, None, keys.problem(call.request)))
+        plan = make(memo.communicator, call.keys)  # an error leaves the old one on all ranks
+        memo.plans[call.keys] = plan
+    return call, plan_of(memo, call.keys, make)
 
 
 @outside_graphs

@@ -7,9 +7,9 @@
     out = cp.attention(q, k, v, layout=layout, causal=True)  # of all tokens, for this rank's queries
     out = cp.decode(q, k_cache, v_cache, cache_seqlens=used)  # of this rank's heads, over the caches of all ranks
 
-Ranks must call attention(), decode(), plan(), Plan.run() and backwards in the same order, and with the same options. On the CPU, and with
-FA2_CHECK=1, every call compares them, and every rank raises what any rank finds. Without, CUDA's ranks compare them when a plan
-is made. A rank that then has other options, or finds a mistake in its own, leaves the others waiting until a timeout.
+Ranks must call attention(), decode(), plan(), Plan.run() and backwards in the same order, and with the same options. On the CPU,
+and with FA2_CHECK=1, every call compares them, and every rank raises what any rank finds. Without, CUDA's ranks compare them when
+a plan is made. A rank that then has other options, or finds a mistake in its own, leaves the others waiting until a timeout.
 """
 
 from __future__ import annotations

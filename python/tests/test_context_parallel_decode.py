@@ -189,6 +189,19 @@ def change_shapes(group: Any) -> None:
         cp.plan_decode(q, k, v, group=group, scale=1.0)
 
 
+def break_the_link(group: Any) -> None:
+    (q, k, v), options = call_of(CASES["lengths"], dist.get_rank(group), 2)
+    cp.plan_decode(q, k, v, group=group, **options)
+    expected = cp.decode(q, k, v, group=group, **options)
+    with mock.patch("torch.distributed.all_gather", side_effect=OSError("no cable")), pytest.raises(fa2.CommunicationError):
+        cp.plan_decode(q, k, v, group=group, **options)
+    assert torch.equal(cp.decode(q, k, v, group=group, **options), expected)
+
+
+def test_an_error_leaves_the_plans_of_before(pool: RankPool) -> None:
+    pool.run(2, break_the_link)
+
+
 def test_caches_of_other_shapes_need_a_plan(pool: RankPool) -> None:
     pool.run(2, change_shapes)
 
