@@ -1,6 +1,7 @@
 // Attention over sharded tokens: ranks are threads, each with kernels of its own. Together they compute what one device computes.
 #include <doctest/doctest.h>
 #include <fa2/context_parallel.h>
+#include <parallel/thread_group.h>
 #include <runtime/device.h>
 
 #include <cstdint>
@@ -158,18 +159,18 @@ TEST_CASE("context parallel: outputs in float32, by groups of entries") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(parse_config(kConfig)));
-  const ShardedCase of{"float32 outputs", grouped_problem(DType::bf16, kCausal, 64, 150, 150)};
+  const ShardedCase of{"float32 outputs", sharded_cases(150, 2)[0].problem};
   GuardedBackward whole = whole_call(of);
   whole.forward.upload();
   const ShardLayout layout = zigzag(of, 2);
-  const ContextParallelOptions options = options_of(of, {.groups = 2}, false);
+  const ContextParallelOptions options{.groups = 2};
   AttentionProblem floats = of.problem;
   floats.float32_out = true;
   ThreadGroup(2, rank_threads(true, 1)).run([&](Communicator& own) {
     const ScopedContext on_rank(device_under_test());
     const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
     context.context_parallel_plan(of.problem, layout, own, options).run(call.forward());
-    const Tensor halves = call.out();
+    const reference::Tensor halves = call.out();
     const FloatTensor out(guarded_bhsd({halves.batch, halves.heads, halves.rows, halves.dim}));
     AttentionArgs args = call.forward();
     args.out = out.data(), args.out_strides = out.strides();
