@@ -8,20 +8,6 @@
 #include <utility>
 
 namespace fa2 {
-namespace {
-
-std::shared_ptr<const Plan> shared_merge(
-    const MergeProblem& p, const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
-    RowAlignment alignment) {
-  AttentionProblem rows;
-  rows.dtype = p.dtype;
-  rows.head_dim = p.head_dim;
-  rows.lse_base = p.lse_base;
-  return std::make_shared<const Plan>(plan_merge(p, kernel(merge_kernel({rows, {alignment}}))));
-}
-
-}  // namespace
-
 AttentionProblem decode_problem(const AttentionProblem& problem, int rank) {
   AttentionProblem p = problem;
   p.float32_out = true;
@@ -30,8 +16,7 @@ AttentionProblem decode_problem(const AttentionProblem& problem, int rank) {
 }
 
 DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
-                           const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
-                           RowAlignment alignment)
+                           const LoadRowKernel& kernel, RowAlignment alignment)
     : problem_(problem),
       communicator_(communicator),
       plan_(std::move(plan)),
@@ -39,22 +24,22 @@ DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& commun
       rows_(problem.total_q > 0 ? problem.total_q : problem.seqlen_q),
       heads_(problem.heads_q / communicator.size()),
       zero_(kFloatBytes) {
-  copy_problem_ = {.dtype = problem.dtype,
+  copy_.problem = {.dtype = problem.dtype,
                    .lse_base = problem.lse_base,
                    .head_dim = problem.head_dim,
                    .batch = entries_,
                    .heads = heads_,
                    .seqlen = rows_};
-  merge_problem_ = copy_problem_;
+  merge_problem_ = copy_.problem;
   merge_problem_.float32_parts = true;
   merge_problem_.float32_output = problem.float32_out;
   merge_problem_.head_dim = problem.head_dim_v;
   merge_problem_.parts = communicator.size();
   layout_ = layout();
   zero_.fill(0);
-  if (is_empty(copy_problem_)) return;
-  copy_ = shared_merge(copy_problem_, kernel, alignment);
-  merge_ = shared_merge(merge_problem_, kernel, alignment);
+  if (is_empty(merge_problem_)) return;
+  copy_.plan = merge_of(copy_.problem, alignment, kernel);
+  merge_ = merge_of(merge_problem_, alignment, kernel);
 }
 
 std::int64_t DecodeEngine::rank_elements(std::int64_t dim) const {
@@ -115,14 +100,12 @@ void DecodeEngine::exchange(Stream stream) {
 void DecodeEngine::gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const std::int64_t bytes = rank_elements(problem_.head_dim) * kElementBytes;
   const auto slice = [&](int rank) { return workspace + layout_.q + rank * bytes; };
-  MergeArgs copy;
-  copy.parts = args.q, copy.parts_strides = args.q_strides;
-  copy.lse_parts = static_cast<const float*>(zero_.data());  // one part of weight 1 stays as it is
-  copy.out = slice(communicator_.rank()), copy.out_strides = strides(problem_.head_dim);
-  launch(*copy_, copy, operands_of(copy_problem_, copy), nullptr, stream);
+  enqueue(copy_, args.q, args.q_strides, slice(communicator_.rank()), strides(problem_.head_dim),
+          static_cast<const float*>(zero_.data()), stream);
   transfers_.clear();
   for_each_distance(1, [&](int to, int from) {
-    transfers_.push_back({Transfer::Kind::send, to, copy.out, static_cast<std::size_t>(bytes)});
+    transfers_.push_back(
+        {Transfer::Kind::send, to, slice(communicator_.rank()), static_cast<std::size_t>(bytes)});
     transfers_.push_back({Transfer::Kind::receive, from, slice(from), static_cast<std::size_t>(bytes)});
   });
   exchange(stream);
@@ -162,7 +145,7 @@ void DecodeEngine::merge(const AttentionArgs& args, std::byte* workspace, Stream
 }
 
 void DecodeEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  if (!copy_) return;
+  if (!merge_) return;
   gather_queries(args, workspace, stream);
   plan_.run(local_args(args, workspace), stream);
   exchange_parts(workspace, stream);

@@ -5,13 +5,12 @@
 #include <fa2/context.h>
 #include <fa2/merge.h>
 #include <operation/operands/operands.h>
+#include <parallel/tensor_copy.h>
 #include <planning/plan.h>
-#include <planning/row_kernels.h>
 #include <runtime/device_buffer.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,8 +26,7 @@ class DecodeEngine {
   /// `problem`: the caller's, valid and normalized; ranks divide its heads_q. `kernel` loads the kernel of copies and merges.
   /// `communicator` must outlive the engine.
   DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
-               const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel,
-               RowAlignment alignment);
+               const LoadRowKernel& kernel, RowAlignment alignment);
 
   std::size_t workspace_bytes() const { return layout_.bytes; }
   const AttentionPlan& plan() const { return plan_; }
@@ -62,10 +60,11 @@ class DecodeEngine {
   Communicator& communicator_;
   AttentionPlan plan_;
   std::int64_t entries_, rows_, heads_;  ///< heads: of one rank
-  MergeProblem copy_problem_, merge_problem_;
-  std::shared_ptr<const Plan> copy_, merge_;
+  TensorCopy copy_;
+  MergeProblem merge_problem_;
+  std::shared_ptr<const Plan> merge_;
   Layout layout_;
-  DeviceBuffer zero_;  ///< the LSE of the one part that a copy merges
+  DeviceBuffer zero_;  ///< for copies
   std::vector<Transfer> transfers_;
 };
 

@@ -72,7 +72,7 @@ void HeadEngine::add_copies(const HeadRow& row, const PlanMaker& make) {
                                 .batch = of_.entries(),
                                 .heads = heads,
                                 .seqlen = own_tokens_};
-        copies_.emplace(std::pair(heads, dim), tensor_copy(copy, of_.alignment, make.merge));
+        copies_.emplace(std::pair(heads, dim), TensorCopy{copy, merge_of(copy, of_.alignment, make.merge)});
       }
     }
   }

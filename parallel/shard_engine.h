@@ -3,12 +3,11 @@
 
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <parallel/tensor_copy.h>
 #include <planning/plan.h>
-#include <planning/row_kernels.h>
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 
 namespace fa2 {
 
@@ -16,9 +15,7 @@ namespace fa2 {
 struct PlanMaker {
   std::function<AttentionPlan(const AttentionProblem&)> forward;
   std::function<BackwardPlan(const AttentionProblem&)> backward;  ///< empty without gradients
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> append;
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> merge;
-  std::function<std::shared_ptr<const Kernel>(const RowKernel&)> sum;
+  LoadRowKernel append, merge, sum;
 };
 
 /// One rank's kernels, tables and streams. One run at a time. The device's context must be current, also at destruction.

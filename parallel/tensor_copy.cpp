@@ -3,13 +3,13 @@
 
 namespace fa2 {
 
-TensorCopy tensor_copy(const MergeProblem& problem, RowAlignment alignment,
-                       const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel) {
+std::shared_ptr<const Plan> merge_of(const MergeProblem& problem, RowAlignment alignment,
+                                     const LoadRowKernel& kernel) {
   AttentionProblem rows;
   rows.dtype = problem.dtype;
   rows.head_dim = problem.head_dim;
-  return {problem,
-          std::make_shared<const Plan>(plan_merge(problem, kernel(merge_kernel({rows, {alignment}}))))};
+  rows.lse_base = problem.lse_base;
+  return std::make_shared<const Plan>(plan_merge(problem, kernel(merge_kernel({rows, {alignment}}))));
 }
 
 void enqueue(const TensorCopy& copy, const void* from, const TensorStrides& from_strides, void* to,

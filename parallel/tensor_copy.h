@@ -1,4 +1,4 @@
-// Copies of strided tensors.
+// Merges of parts of outputs, and copies of strided tensors, which are merges of one part.
 #pragma once
 
 #include <fa2/merge.h>
@@ -10,15 +10,17 @@
 
 namespace fa2 {
 
-/// A copy of a tensor (batch, heads, rows, columns): a merge of one part, whose weight of 1 keeps all bits but those of NaN.
+using LoadRowKernel = std::function<std::shared_ptr<const Kernel>(const RowKernel&)>;
+
+/// Returns the plan of a merge, which must not be empty. `kernel` loads that of merges.
+std::shared_ptr<const Plan> merge_of(const MergeProblem& problem, RowAlignment alignment,
+                                     const LoadRowKernel& kernel);
+
+/// A copy of a tensor (batch, heads, rows, columns). The one part has a weight of 1, so all bits stay, but those of NaN.
 struct TensorCopy {
   MergeProblem problem;
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;  ///< of a merge of one part
 };
-
-/// `problem` must not be empty. `kernel` loads the kernel of merges.
-TensorCopy tensor_copy(const MergeProblem& problem, RowAlignment alignment,
-                       const std::function<std::shared_ptr<const Kernel>(const RowKernel&)>& kernel);
 
 /// Enqueues a copy. `zero`: a float 0 in device memory, the LSE of the part.
 void enqueue(const TensorCopy& copy, const void* from, const TensorStrides& from_strides, void* to,
