@@ -113,7 +113,7 @@ def attention(
         like. Functions may index tensors with positions; their gradients are summed in float32. docs/scores.md has more.
     bias may also be a tensor that broadcasts to (batch, heads, seqlen_q, seqlen_k), of 2 to 4 dimensions: float16, bfloat16 or
         float32 to add to scores, or bool, true where a query sees a key. It is never copied; docs/scores.md says which are fastest.
-    out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
+    out: the output to write, shaped like q with v's head_dim, of q's dtype or float32; not with gradients. A new one has q's order in memory.
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
         or (heads, total_q); +inf for a query without a key, whose output is 0. Differentiable.

@@ -54,6 +54,14 @@ def test_variants_against_float64(name: str) -> None:
     check(fa2.attention(*tensors, return_lse=True, **given), reference.batched(*tensors, **meant))
 
 
+def test_an_output_of_float32_is_not_rounded() -> None:
+    rounded = fa2.attention(*qkv())
+    out = np.full(rounded.shape, np.nan, np.float32)
+    assert fa2.attention(*qkv(), out=out) is out
+    assert (out.astype(np.float16) == rounded).all()
+    assert (out != rounded).mean() > 0.9
+
+
 def test_a_row_that_sees_no_key_is_zero_with_an_infinite_lse() -> None:
     tensors = qkv(seqlen_q=40, seqlen_k=24)
     out, lse = fa2.attention(*tensors, causal=True, return_lse=True)
