@@ -7,19 +7,6 @@
 #include <string>
 
 namespace example {
-namespace {
-
-void make_context_current() {
-  int device = 0;
-  void* context = nullptr;
-  call_driver("cuInit", 0u);
-  call_driver("cuDeviceGet", &device, 0);
-  call_driver("cuDevicePrimaryCtxRetain", &context, device);
-  call_driver("cuCtxSetCurrent", context);
-}
-
-}  // namespace
-
 void* driver_function(const char* name) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
   void* const function = driver == nullptr ? nullptr : dlsym(driver, name);
@@ -32,9 +19,27 @@ void require_success(const char* name, int result) {
     throw std::runtime_error(std::string(name) + " failed: CUresult " + std::to_string(result));
 }
 
+int gpu_count() {
+  int count = 0;
+  call_driver("cuInit", 0u);
+  call_driver("cuDeviceGetCount", &count);
+  return count;
+}
+
+void use_gpu(int device) {
+  int handle = 0;
+  void* context = nullptr;
+  call_driver("cuInit", 0u);
+  call_driver("cuDeviceGet", &handle, device);
+  call_driver("cuDevicePrimaryCtxRetain", &context, handle);
+  call_driver("cuCtxSetCurrent", context);
+}
+
 void use_first_gpu() {
-  static const bool is_current = (make_context_current(), true);
-  static_cast<void>(is_current);
+  void* context = nullptr;
+  call_driver("cuInit", 0u);
+  call_driver("cuCtxGetCurrent", &context);
+  if (context == nullptr) use_gpu(0);
 }
 
 }  // namespace example

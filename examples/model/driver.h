@@ -16,7 +16,13 @@ void call_driver(const char* name, Arguments... arguments) {
   require_success(name, reinterpret_cast<int (*)(Arguments...)>(driver_function(name))(arguments...));
 }
 
-/// Makes device 0's primary context current, which fa2 uses if none is. Further calls do nothing.
+/// Returns the number of GPUs that the driver sees.
+int gpu_count();
+
+/// Makes the device's primary context current on this thread.
+void use_gpu(int device);
+
+/// Makes device 0's primary context current, which fa2 uses if none is. Does nothing if the thread has a current context.
 void use_first_gpu();
 
 }  // namespace example

@@ -17,8 +17,9 @@ class Workers {
  public:
   using Body = std::function<void(std::int64_t)>;
 
-  Workers() : start_(threads()), end_(threads()) {
-    for (int i = 1; i < threads(); ++i) threads_.emplace_back([this] { work(); });
+  /// `shares`: objects that share the machine's cores; >= 1.
+  explicit Workers(unsigned shares = 1) : start_(threads(shares)), end_(threads(shares)) {
+    for (int i = 1; i < threads(shares); ++i) threads_.emplace_back([this] { work(); });
     current() = this;
   }
   ~Workers() {
@@ -45,9 +46,9 @@ class Workers {
   }
 
  private:
-  static int threads() {
+  static int threads(unsigned shares) {
     constexpr unsigned kMost = 16;  // because small matrices have no work for more
-    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMost));
+    return static_cast<int>(std::clamp(std::thread::hardware_concurrency() / shares, 1u, kMost));
   }
 
   void work() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "matrix.h"
 #include "shape.h"
@@ -13,12 +15,17 @@ namespace example {
 template <class Real>
 class Rotary {
  public:
-  explicit Rotary(const Shape& shape)
+  /// The positions of a sequence's tokens are 0, 1, ...
+  explicit Rotary(const Shape& shape) : Rotary(shape, first_positions(shape.context)) {}
+
+  /// `positions`: of a sequence's tokens, in the order of its rows; as many as shape.context; the same for all sequences.
+  Rotary(const Shape& shape, const std::vector<std::int64_t>& positions)
       : shape_(shape), cosines_(shape.context, shape.head_dim / 2), sines_(cosines_) {
     for (std::int64_t i = 0; i < cosines_.rows; ++i) {
       for (std::int64_t j = 0; j < cosines_.columns; ++j) {
         const double share = static_cast<double>(j) / static_cast<double>(cosines_.columns);
-        const double angle = static_cast<double>(i) * std::pow(10000.0, -share);
+        const double position = static_cast<double>(positions[static_cast<std::size_t>(i)]);
+        const double angle = position * std::pow(10000.0, -share);
         cosines_.row(i)[j] = static_cast<Real>(std::cos(angle));
         sines_.row(i)[j] = static_cast<Real>(std::sin(angle));
       }
@@ -28,11 +35,17 @@ class Rotary {
   void rotate(Matrix<Real>& qkv) const { turn(qkv, 1); }
   void rotate_back(Matrix<Real>& d_qkv) const { turn(d_qkv, -1); }
 
-  /// Return the cosines and sines of the angles: one row per position, one column per pair.
+  /// Return the cosines and sines of the angles: one row per token of a sequence, one column per pair.
   const Matrix<Real>& cosines() const { return cosines_; }
   const Matrix<Real>& sines() const { return sines_; }
 
  private:
+  static std::vector<std::int64_t> first_positions(std::int64_t count) {
+    std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+    std::iota(positions.begin(), positions.end(), std::int64_t{0});
+    return positions;
+  }
+
   void turn(Matrix<Real>& qkv, Real direction) const {
     const std::int64_t half = shape_.head_dim / 2;
     parallel_for(qkv.rows, [&](std::int64_t i) {

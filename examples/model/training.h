@@ -16,9 +16,14 @@ class Training {
   /// Takes one step and returns the loss before it.
   float step(const Batch& batch) {
     const float loss = model_.loss_and_gradients(batch);
+    update();
+    return loss;
+  }
+
+  /// Updates the weights by the gradients that the model's parameters hold.
+  void update() {
     adam_.step(rate());
     ++done_;
-    return loss;
   }
 
  private:
