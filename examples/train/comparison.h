@@ -6,18 +6,28 @@
 #include <string>
 #include <vector>
 
+#include "../model/model.h"
 #include "fa2_attention.h"
 
 namespace example {
 
+/// A training's name, and its loss in each step; nats per byte.
+struct Curve {
+  std::string name;
+  std::vector<float> losses = {};
+};
+
 /// The results of both trainings so far.
 struct Comparison {
-  std::vector<float> fa2;      ///< loss of each step with fa2's attention in bfloat16; nats per byte
-  std::vector<float> float32;  ///< loss of each step with materialised attention in float32; nats per byte
+  Curve tested;
+  Curve reference;
   /// The largest |a - b| / |b| of a parameter's gradient in the first step, where all weights are still equal.
   double gradient_difference = 0;
 
-  float loss_difference() const { return fa2.back() - float32.back(); }
+  /// Returns the last step's, tested minus reference.
+  float loss_difference() const { return tested.losses.back() - reference.losses.back(); }
+  /// Returns the largest distance in any step.
+  double largest_loss_difference() const;
 };
 
 struct Schedule {
@@ -25,9 +35,15 @@ struct Schedule {
   std::uint64_t seed = 1;  ///< for weights and batches
 };
 
-/// Trains both models from the same weights on the same batches. Calls `after_step` with the results after each step.
+using AfterStep = std::function<void(const Comparison&)>;
+
+/// Trains fa2's attention in bfloat16 and materialised attention in float32, from the same weights on the same batches. Calls
+/// `after_step` with the results after each step.
 Comparison train_both(const Shape& shape, const AttentionPlans& plans, const std::vector<std::uint8_t>& text,
-                      const Schedule& schedule, const std::function<void(const Comparison&)>& after_step);
+                      const Schedule& schedule, const AfterStep& after_step);
+
+/// Returns Comparison::gradient_difference of the models' gradients.
+double gradient_difference(Model<float>& tested, Model<float>& reference);
 
 /// Returns why the two trainings differ too much, or learn nothing; empty if all is well.
 std::vector<std::string> complaints_about(const Comparison& done);
