@@ -106,8 +106,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--seed", options.schedule.seed, "Of weights and batches")->capture_default_str();
   app.add_option("--ranks", options.ranks,
                  "Compares with one rank, instead of float32: shards each sequence over\n"
-                 "so many GPUs, or threads of the interpreter; at least 2. Fails if the\n"
-                 "losses of a step differ by more than 0.01")
+                 "so many GPUs, or threads of the interpreter; at least 2. Fails if\n"
+                 "losses differ by more than 0.01 or the first gradients by 1%")
       ->check(CLI::Range(2, 1024))
       ->type_name("P");
   app.add_flag("--tiny", options.tiny, "A model and batches that the interpreter trains in seconds");

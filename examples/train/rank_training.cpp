@@ -105,6 +105,7 @@ Comparison train_on_ranks(int ranks, const Shape& shape, const AttentionPlans& o
 
 std::vector<std::string> complaints_about_ranks(const Comparison& done) {
   std::vector<std::string> complaints;
+  require_at_most(1e-2, "the difference of the first gradients", done.gradient_difference, complaints);
   require_at_most(1e-2, "the largest difference of the losses", done.largest_loss_difference(), complaints);
   return complaints;
 }

@@ -17,7 +17,7 @@ Comparison train_on_ranks(int ranks, const Shape& shape, const AttentionPlans& o
                           const std::vector<std::uint8_t>& text, const Schedule& schedule,
                           const AfterStep& after_step);
 
-/// Returns why the loss on several ranks is another one than on one rank; empty if all is well.
+/// Returns why losses or gradients on several ranks are others than on one rank; empty if all is well.
 std::vector<std::string> complaints_about_ranks(const Comparison& done);
 
 }  // namespace example

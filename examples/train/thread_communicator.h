@@ -30,7 +30,8 @@ class ThreadCommunicator final : public fa2::Communicator {
   void check() override {}
 
  private:
-  void receive_from(int peer, std::span<const fa2::Transfer> mine) const;
+  /// Copies what the peer sends to this rank. Returns whether its messages are those that `mine` expects.
+  bool receives_from(int peer, std::span<const fa2::Transfer> mine) const;
 
   MeetingPoint& meeting_;
   int rank_;
