@@ -31,6 +31,8 @@ jobs() {
   suite unit; suite golden; suite gpu
   echo "faults|early||env FA2_FAULTS=${tier:-part} $build/tests/fa2_faults_tests"
   example train --text "$source_dir/README.md"
+  # Ranks are always compared with one, so that few steps without --check do.
+  echo "train on ranks|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_train --tiny --ranks 2 --steps 4 --text $source_dir/README.md"
   example generate --text "$source_dir/README.md"
   for model in llama-3-8b gemma-2-9b; do example "engine $model" --model $model; done
   example scores --backward

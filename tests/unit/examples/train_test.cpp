@@ -1,4 +1,4 @@
-// The example's model: its gradients agree with finite differences, in float64.
+// The example's model: its gradients agree with finite differences, in float64. Rotary angles of sharded tokens.
 #include <doctest/doctest.h>
 #include <examples/model/model.h>
 
@@ -48,5 +48,16 @@ TEST_CASE("train: gradients of every parameter agree with finite differences") {
       largest = std::max(largest, std::abs(gradient[at]));
     }
     CHECK_MESSAGE(largest > 1e-4, parameter->name);  // otherwise nothing was compared
+  }
+}
+
+TEST_CASE("train: a shard's tokens have the rotary angles of their positions in the sequence") {
+  example::Shape own = kShape;
+  own.context = 2;
+  const example::Rotary<double> whole(kShape), shard(own, {1, 4});
+  for (std::int64_t j = 0; j < kShape.head_dim / 2; ++j) {
+    CHECK(shard.sines().row(0)[j] == whole.sines().row(1)[j]);
+    CHECK(shard.sines().row(1)[j] == whole.sines().row(4)[j]);
+    CHECK(shard.cosines().row(1)[j] == whole.cosines().row(4)[j]);
   }
 }

@@ -84,7 +84,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped and did not 
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and each reason is printed once") {
   const std::string text = run();
-  CHECK(last_line(text) == "16 passed, 2 skipped, 0 failed");
+  CHECK(last_line(text) == "17 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
   CHECK(text.find("no moon") == text.rfind("no moon"));
   CHECK(status == 0);
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and eac
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped has not failed") {
   suite("golden", "echo 'a.cpp:1: MESSAGE: skipped: no moon'; echo 'skipped here: 3'; " + kDoctest + "3 0");
-  CHECK(last_line(run()) == "13 passed, 5 skipped, 0 failed");
+  CHECK(last_line(run()) == "14 passed, 5 skipped, 0 failed");
   CHECK(status == 0);
 }
 
@@ -100,13 +100,13 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
-  CHECK(last_line(run()) == "11 passed, 0 skipped, 3 failed");
+  CHECK(last_line(run()) == "12 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: parts of the kernels' jobs run, and all of them on request") {
   suite("interpreter", "case $1 in --list*) seq 12;; *) " + kDoctest + "1 0;; esac");
   // The suite has twelve cases. Early, a twelfth of them runs: one. Late, a 24th: none.
-  CHECK(last_line(run()) == "17 passed, 2 skipped, 0 failed");
-  CHECK(last_line(run("all")) == "40 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run()) == "18 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run("all")) == "41 passed, 2 skipped, 0 failed");
 }
