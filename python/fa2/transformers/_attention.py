@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
+from .. import torch_context_parallel
 from .._attention import attention
+from .._mistakes import invalid_request
 from .._padding import pad_head_dim
 from ._lengths import Lengths, are_causal, are_lengths
 from ._packing import is_packed, read_packed
@@ -64,8 +66,13 @@ def attend(
         "sinks": s_aux,
         "dropout_p": dropout if module.training else 0.0,
     }
-    if sliding_window is not None and k.shape[1] > sliding_window:
+    is_shard = torch_context_parallel.is_active()
+    if sliding_window is not None and (is_shard or k.shape[1] > sliding_window):
         numbers["window_size"] = (sliding_window - 1, 0 if causal else sliding_window - 1)
+    if is_shard:
+        _require_whole_sequences(attention_mask=attention_mask, position_bias=position_bias, cu_seq_lens_q=cu_seq_lens_q)
+        out = torch_context_parallel.attend_layer(*(x.transpose(1, 2) for x in (q, k, v)), **numbers)
+        return out.transpose(1, 2), None
 
     pattern = None if attention_mask is None or are_lengths(attention_mask) else attention_mask
     is_packed_batch = pattern is None and (cu_seq_lens_q is not None or (attention_mask is not None and is_packed(attention_mask)))
@@ -92,6 +99,13 @@ def attend(
     else:
         out = attention(q, k, v, **numbers)
     return out[..., :head_dim_v], None
+
+
+def _require_whole_sequences(**arguments: Any) -> None:
+    given = [name for name, x in arguments.items() if x is not None]
+    rule = "must be None within context_parallel(), without padding, documents and biases: pass the model attention_mask, of ones and sharded"
+    if given:
+        raise invalid_request([f"{name} = given, {rule}" for name in given])
 
 
 def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -17,6 +17,7 @@ from transformers import AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 from transformers.utils import logging
 
+from ..torch_context_parallel import is_active
 from ._functions import FunctionMask, text_of
 from ._packing import find_packed
 
@@ -149,7 +150,7 @@ def find_lengths(
         parts = _traced_parts_of(mask_function, local_size, config, may_be_packed, others)
     else:
         parts = _parts_of(mask_function)
-    if local_size is not None and kv_length + kv_offset <= local_size:
+    if local_size is not None and kv_length + kv_offset <= local_size and not is_active():
         parts.discard("chunked_overlay")  # there is only one chunk
 
     def make_matrix() -> torch.Tensor:
