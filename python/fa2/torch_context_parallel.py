@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -69,23 +70,23 @@ def uninstall() -> None:
         _installed.clear()
 
 
-def attend_layer(query: Any, key: Any, value: Any, **options: Any) -> Any:
-    """Returns attention within context_parallel() with options of fa2.context_parallel.attention(). Shapes are PyTorch's."""
+def attend_layer(tensors: Iterable[Any], refused: list[str], options: dict[str, Any]) -> Any:
+    """Returns attention within context_parallel() with options of fa2.context_parallel.attention().
+
+    tensors: query, key and value in PyTorch's shapes.
+    refused: arguments that are given, but must not be.
+    """
     if not _installed:
         raise _core.InvalidRequest(
             "attention on fa2 = within context_parallel(), must have all tokens: call fa2.torch_context_parallel.install() before it"
         )
-    return F.scaled_dot_product_attention(query, key, value, fa2_options=options)  # type: ignore[call-arg]
+    return F.scaled_dot_product_attention(*tensors, fa2_options=options, refused=refused)  # type: ignore[call-arg]
 
 
-def _mistakes_of(tensors: tuple[Any, ...], attn_mask: Any, enable_gqa: bool, rotation: str) -> list[str]:
+def _mistakes_of(tensors: tuple[Any, ...], enable_gqa: bool, refused: list[str], rotation: str) -> list[str]:
     query, key, _ = tensors
-    broken = []
-    if attn_mask is not None:
-        broken.append(
-            "attn_mask = given, must be None within context_parallel(): pass is_causal=True, to models of transformers"
-            " also attention_mask, of ones and sharded, so that they make no mask"
-        )
+    rule = "must be None within context_parallel(): pass is_causal=True, and to models of transformers attention_mask of ones, sharded"
+    broken = [f"{name} = given, {rule}" for name in refused]
     for name, x in zip(("query", "key", "value"), tensors):
         placed = getattr(x, "placements", None)
         if placed is None or len(placed) != 1 or not placed[0].is_shard(_TOKENS) or x.device_mesh != query.device_mesh or x.ndim != 4:
@@ -100,25 +101,29 @@ def _mistakes_of(tensors: tuple[Any, ...], attn_mask: Any, enable_gqa: bool, rot
 
 def _attend_shards(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False, fa2_options: dict[str, Any] | None = None, travel: dict[str, Any],
+    scale: float | None = None, enable_gqa: bool = False, fa2_options: dict[str, Any] | None = None, refused: Any = (), travel: Any,
 ) -> Any:  # fmt: skip
     """Computes scaled_dot_product_attention() of DTensors. fa2_options: in place of the other options."""
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor.experimental._attention import _cp_options
 
-    from .context_parallel import attention
+    from . import context_parallel as cp
 
     tensors = query, key, value
-    if broken := _mistakes_of(tensors, attn_mask, enable_gqa or fa2_options is not None, _cp_options.rotate_method.name):
-        raise _mistakes.invalid_request(broken)
-    head_dim, head_dim_v = query.shape[-1], value.shape[-1]
+    mesh: Any = getattr(query, "device_mesh", None)
+    refused = [*refused, *(() if attn_mask is None else ("attn_mask",))]
+    if broken := _mistakes_of(tensors, enable_gqa or fa2_options is not None, refused, _cp_options.rotate_method.name):
+        error = _mistakes.invalid_request(broken)
+        if mesh is not None and mesh.ndim == 1 and cp._all_check(query):
+            cp._agree(mesh.get_group(), None, error)
+        raise error
     options: dict[str, Any] = fa2_options or dict(causal=bool(is_causal), dropout_p=dropout_p, softmax_scale=scale)
-    if options.get("softmax_scale") is None:
-        options = {**options, "softmax_scale": head_dim**-0.5}
+    if options["softmax_scale"] is None:
+        options["softmax_scale"] = query.shape[-1] ** -0.5
     q, k, v = (pad_head_dim(_cast(x.to_local().transpose(1, 2))) for x in tensors)
     layout: Any = "zigzag" if _cp_options.enable_load_balance else "contiguous"
-    out = attention(q, k, v, group=query.device_mesh.get_group(), layout=layout, **travel, **options)
-    return DTensor.from_local(out[..., :head_dim_v].transpose(1, 2), query.device_mesh, query.placements, run_check=False)
+    out = cp.attention(q, k, v, group=mesh.get_group(), layout=layout, **travel, **options)
+    return DTensor.from_local(out[..., : value.shape[-1]].transpose(1, 2), mesh, query.placements, run_check=False)
 
 
 def _cast(x: torch.Tensor) -> torch.Tensor:

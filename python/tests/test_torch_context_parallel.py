@@ -31,6 +31,9 @@ def pool() -> Iterator[RankPool]:
 
 
 def mesh_of(group: Any) -> DeviceMesh:
+    if fa2.torch_context_parallel.is_active():  # an error has left it, which PyTorch does not undo
+        F.scaled_dot_product_attention = torch._C._nn.scaled_dot_product_attention
+        fa2.torch_context_parallel._installed.clear()
     fa2.torch_context_parallel.install()
     return DeviceMesh.from_group(group, "cpu")
 
@@ -39,10 +42,10 @@ def random(*shape: int, seed: int = 0) -> Any:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).bfloat16()
 
 
-def qkv(head_dim: int = 64, head_dim_v: int = 64, heads_kv: int = 2) -> list[Any]:
+def qkv(head_dim: int = 64, head_dim_v: int = 64, heads_kv: int = 2, tokens: int = TOKENS) -> list[Any]:
     """Returns tensors of all tokens, (batch, heads, tokens, head_dim)."""
     shapes = ((4, head_dim), (heads_kv, head_dim), (heads_kv, head_dim_v))
-    return [random(2, heads, TOKENS, dim, seed=seed) for seed, (heads, dim) in enumerate(shapes)]
+    return [random(2, heads, tokens, dim, seed=seed) for seed, (heads, dim) in enumerate(shapes)]
 
 
 def worst(a: Any, b: Any) -> float:
@@ -104,7 +107,7 @@ def test_three_ranks_and_autocast(pool: RankPool) -> None:
 
 
 def drop_randomly(group: Any) -> None:
-    mesh, (q, k, v) = mesh_of(group), qkv()
+    mesh, (q, k, v) = mesh_of(group), qkv(tokens=64)
     torch.manual_seed(100)
     expected = fa2.attention(*(x.transpose(1, 2) for x in (q, k, v)), dropout_p=0.5, dropout_state=torch.randint(2**62, (2,)))
     torch.manual_seed(100 + dist.get_rank(group))
@@ -162,7 +165,6 @@ def test_other_calls_stay() -> None:
 
 def find_mistakes(group: Any) -> None:
     mesh, (q, k, v) = mesh_of(group), qkv()
-    attend = F.scaled_dot_product_attention
     with context_parallel(mesh, buffers=[q, k, v], buffer_seq_dims=[2, 2, 2]):
         attend = F.scaled_dot_product_attention
         mask = torch.ones(TOKENS // 2, TOKENS // 2, dtype=torch.bool).expand(2, 4, -1, -1)
@@ -187,7 +189,7 @@ def test_mistakes(pool: RankPool) -> None:
 
 # ---- transformers ----
 
-LLAMA = dict(num_hidden_layers=2, hidden_size=64, intermediate_size=64, vocab_size=96, num_attention_heads=4, num_key_value_heads=2)
+LLAMA = dict(num_hidden_layers=2, hidden_size=64, intermediate_size=64, vocab_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=64)
 
 
 def model_of(implementation: str, **options: Any) -> Any:
@@ -221,8 +223,8 @@ def step(model: Any, batch: dict[str, Any]) -> Any:
 def train(group: Any, implementation: str, options: dict[str, Any], prepare: bool) -> None:
     model, mesh, batch = model_of(implementation, **options), mesh_of(group), batch_of()
     single = copy.deepcopy(model)
-    single.set_attn_implementation("fa2")
-    expected = step(single, batch)
+    single.set_attn_implementation("eager")
+    rounded, exact = step(single, batch), step(single.float(), batch)
     if prepare:  # what Accelerator.prepare() does to models
         pytest.importorskip("accelerate").big_modeling._attach_context_parallel_hooks(model)
         del batch["attention_mask"]
@@ -231,9 +233,9 @@ def train(group: Any, implementation: str, options: dict[str, Any], prepare: boo
     parts = [loss, *(x.float() for x in gradients)]
     for part in parts:
         dist.all_reduce(part, group=group)
-    assert worst(parts[0], expected[0]) < 1e-2, (parts[0], expected[0])
-    for (name, _), a, b in zip(model.named_parameters(), parts[1:], expected[1]):
-        assert float((a - b).norm() / b.float().norm()) < 3e-2, name
+    assert worst(parts[0], exact[0]) < 1e-2
+    errors = torch.tensor([[float((x - c).norm() / c.norm()) for x in (a, b)] for a, b, c in zip(parts[1:], rounded[1], exact[1])])
+    assert errors[:, 0].mean() < 1.2 * errors[:, 1].mean() < 5e-2 and errors[:, 0].max() < 7e-2, errors
 
 
 @pytest.mark.parametrize(
@@ -254,6 +256,7 @@ def find_mistakes_of_models(group: Any) -> None:
     mesh, batch = mesh_of(group), batch_of()
     del batch["attention_mask"]  # so that transformers takes the two chunks of a rank for two documents
     with context_parallel(mesh, buffers=list(batch.values()), buffer_seq_dims=[1] * len(batch)):
+        # On the last rank one chunk follows the other, so that it makes no mask.
         assert "attn_mask = given, must be None" in error_of(step, model_of("sdpa"), batch)
         assert "attention_mask = given, must be None" in error_of(step, model_of("fa2"), batch)
     fa2.torch_context_parallel.uninstall()

@@ -9,7 +9,6 @@ from transformers.utils import logging
 
 from .. import torch_context_parallel
 from .._attention import attention
-from .._mistakes import invalid_request
 from .._padding import pad_head_dim
 from ._lengths import Lengths, are_causal, are_lengths
 from ._packing import is_packed, read_packed
@@ -70,8 +69,9 @@ def attend(
     if sliding_window is not None and (is_shard or k.shape[1] > sliding_window):
         numbers["window_size"] = (sliding_window - 1, 0 if causal else sliding_window - 1)
     if is_shard:
-        _require_whole_sequences(attention_mask=attention_mask, position_bias=position_bias, cu_seq_lens_q=cu_seq_lens_q)
-        out = torch_context_parallel.attend_layer(*(x.transpose(1, 2) for x in (q, k, v)), **numbers)
+        unknown = dict(attention_mask=attention_mask, position_bias=position_bias, cu_seq_lens_q=cu_seq_lens_q)
+        refused = [name for name, given in unknown.items() if given is not None]
+        out = torch_context_parallel.attend_layer((x.transpose(1, 2) for x in (q, k, v)), refused, numbers)
         return out.transpose(1, 2), None
 
     pattern = None if attention_mask is None or are_lengths(attention_mask) else attention_mask
@@ -99,13 +99,6 @@ def attend(
     else:
         out = attention(q, k, v, **numbers)
     return out[..., :head_dim_v], None
-
-
-def _require_whole_sequences(**arguments: Any) -> None:
-    given = [name for name, x in arguments.items() if x is not None]
-    rule = "must be None within context_parallel(), without padding, documents and biases: pass the model attention_mask, of ones and sharded"
-    if given:
-        raise invalid_request([f"{name} = given, {rule}" for name in given])
 
 
 def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
