@@ -163,8 +163,7 @@ TEST_CASE(
   CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});
   CHECK(plan.forward == std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
   CHECK(plan.backward ==
-        std::vector<Stage>{
-            {0, {}, {}, {}}, {1, {}, {}, 0}, {{}, 0, {}, 1}, {{}, 1, 0, {}}, {{}, {}, 1, {}}});
+        std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, 0, {}, 1}, {{}, 1, 0, {}}, {{}, {}, 1, {}}});
 }
 
 TEST_CASE("rows: own slices lie among the needed keys, and what is received for them behind one another") {
