@@ -108,14 +108,15 @@ def _attend_shards(
     from torch.distributed.tensor.experimental._attention import _cp_options
 
     from . import context_parallel as cp
+    from ._shard_plan import agree, all_check
 
     tensors = query, key, value
     mesh: Any = getattr(query, "device_mesh", None)
     refused = [*refused, *(() if attn_mask is None else ("attn_mask",))]
     if broken := _mistakes_of(tensors, enable_gqa or fa2_options is not None, refused, _cp_options.rotate_method.name):
         error = _mistakes.invalid_request(broken)
-        if mesh is not None and mesh.ndim == 1 and cp._all_check(query):
-            cp._agree(mesh.get_group(), None, error)
+        if mesh is not None and mesh.ndim == 1 and all_check(query):
+            agree(mesh.get_group(), None, error)
         raise error
     options: dict[str, Any] = fa2_options or dict(causal=bool(is_causal), dropout_p=dropout_p, softmax_scale=scale)
     if options["softmax_scale"] is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pathlib
 import re
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -220,15 +222,25 @@ def step(model: Any, batch: dict[str, Any]) -> Any:
     return loss.detach(), torch.autograd.grad(loss, list(model.parameters()))
 
 
+def prepared(model: Any, mesh: DeviceMesh) -> Any:
+    """Returns maybe_context_parallel() of an Accelerator that has prepared the model for cp_size=2. Real ones need GPUs."""
+    accelerate = pytest.importorskip("accelerate")
+    config = accelerate.ParallelismConfig(cp_size=2)
+    accelerator = types.SimpleNamespace(parallelism_config=config, torch_device_mesh={"cp": mesh})
+    accelerate.Accelerator._prepare_cp(accelerator, model)
+    return functools.partial(accelerate.Accelerator.maybe_context_parallel, accelerator)
+
+
 def train(group: Any, implementation: str, options: dict[str, Any], prepare: bool) -> None:
     model, mesh, batch = model_of(implementation, **options), mesh_of(group), batch_of()
     single = copy.deepcopy(model)
     single.set_attn_implementation("eager")
     rounded, exact = step(single, batch), step(single.float(), batch)
-    if prepare:  # what Accelerator.prepare() does to models
-        pytest.importorskip("accelerate").big_modeling._attach_context_parallel_hooks(model)
+    enter: Any = functools.partial(context_parallel, mesh)
+    if prepare:
+        enter = prepared(model, mesh)
         del batch["attention_mask"]
-    with context_parallel(mesh, buffers=list(batch.values()), buffer_seq_dims=[1] * len(batch)):
+    with enter(buffers=list(batch.values()), buffer_seq_dims=[1] * len(batch)):
         loss, gradients = step(model, batch)
     parts = [loss, *(x.float() for x in gradients)]
     for part in parts:
@@ -275,7 +287,7 @@ def test_mistakes_of_models(pool: RankPool) -> None:
 
 def run_the_page(group: Any, code: str) -> None:
     batch = batch_of()
-    names = dict(mesh=mesh_of(group), model=model_of("sdpa"), tokens=batch["input_ids"], torch=torch, F=F)
+    names: dict[str, Any] = dict(mesh=mesh_of(group), model=model_of("sdpa"), tokens=batch["input_ids"], torch=torch, F=F)
     exec(code, names)
     total = names["loss"].detach() / dist.get_world_size(group)
     dist.all_reduce(total, group=group)
