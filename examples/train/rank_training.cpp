@@ -1,6 +1,7 @@
 // Every rank: its own tokens forward and backward, the mean of all ranks' gradients, and the same update.
 #include "rank_training.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -35,17 +36,26 @@ class RankTraining {
       : communicator_(communicator),
         shard_(shape, communicator, on_gpu),
         model_(shard_.own, schedule.seed, [&] { return std::make_unique<ShardedAttention>(shard_); }),
-        training_(model_, schedule.steps) {}
+        training_(model_, schedule.steps) {
+    // No rank may exchange before all have allocated: with GPUs of one process an allocation may wait for other GPUs' kernels.
+    std::vector<float> nothing(1);
+    average(communicator_, nothing);
+  }
 
   /// Takes one step on a batch of all tokens and returns the loss of all before it.
   float step(const Batch& batch) {
-    std::vector<float> loss = {model_.loss_and_gradients(shard_.tokens_of(batch))};
-    average(communicator_,
-            loss);  // ranks have equally many tokens, so the mean over ranks is the mean over tokens
-    for (Parameter<float>* parameter : model_.parameters())
-      average(communicator_, parameter->gradient.values);
+    std::vector<float> means = {model_.loss_and_gradients(shard_.tokens_of(batch))};
+    for (const Parameter<float>* parameter : model_.parameters())
+      means.insert(means.end(), parameter->gradient.values.begin(), parameter->gradient.values.end());
+    average(communicator_, means);  // ranks have equally many tokens, so these are means over all tokens
+    const float* next = means.data() + 1;
+    for (Parameter<float>* parameter : model_.parameters()) {
+      std::vector<float>& gradient = parameter->gradient.values;
+      std::copy_n(next, gradient.size(), gradient.data());
+      next += gradient.size();
+    }
     training_.update();
-    return loss.front();
+    return means.front();
   }
 
   Model<float>& model() { return model_; }
@@ -86,9 +96,9 @@ Comparison train_on_ranks(int ranks, const Shape& shape, const AttentionPlans& o
   Comparison done{{std::to_string(ranks) + " ranks"}, {"1 rank"}};
   run_ranks(ranks, one_rank.on_gpu, [&](fa2::Communicator& communicator) {
     const Workers workers(static_cast<unsigned>(ranks));
-    RankTraining sharded(shape, communicator, one_rank.on_gpu, schedule);
     std::optional<OneRankTraining> whole;
     if (communicator.rank() == 0) whole.emplace(shape, one_rank, schedule);
+    RankTraining sharded(shape, communicator, one_rank.on_gpu, schedule);
     Random random(schedule.seed);  // every rank draws the same batches
     for (int step = 0; step < schedule.steps; ++step) {
       const Batch batch = random_batch(text, shape, random);
