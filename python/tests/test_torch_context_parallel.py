@@ -22,6 +22,7 @@ import torch.nn.functional as F  # noqa: E402
 from rank_pool import RankPool, rank_pool  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 from torch.distributed.tensor.experimental import _attention, context_parallel  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 TOKENS = 48
 
@@ -123,6 +124,24 @@ def test_dropout_is_that_of_one_rank(pool: RankPool) -> None:
     pool.run(2, drop_randomly)
 
 
+def compute_again(group: Any) -> None:
+    mesh, tensors = mesh_of(group), qkv()
+
+    def block(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q + 0, k, v, is_causal=True, enable_gqa=True) * 2
+
+    with context_parallel(mesh, buffers=tensors, buffer_seq_dims=[2] * 3):
+        mine = [x.clone().requires_grad_() for x in tensors]
+        ways = block, functools.partial(checkpoint, block, use_reentrant=False), torch.compile(block, backend="eager")
+        outs = [way(*mine) for way in ways]
+        expected, *others = ([out, *torch.autograd.grad(out.float().sum(), mine)] for out in outs)
+    assert all(torch.equal(a, b) for made in others for a, b in zip(made, expected))
+
+
+def test_checkpointed_and_compiled(pool: RankPool) -> None:
+    pool.run(2, compute_again)
+
+
 class Heads(torch.nn.Module):
     def forward(self, query: Any, key: Any, value: Any) -> Any:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
@@ -194,14 +213,22 @@ def test_mistakes(pool: RankPool) -> None:
 LLAMA = dict(num_hidden_layers=2, hidden_size=64, intermediate_size=64, vocab_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=64)
 
 
-def model_of(implementation: str, **options: Any) -> Any:
+#: Options beyond LLAMA's, by families whose layers need more than scaled_dot_product_attention() takes.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "Mistral": dict(sliding_window=30),
+    "GptOss": dict(sliding_window=30, num_local_experts=2, num_experts_per_tok=2),
+    "Gemma2": dict(sliding_window=30, query_pre_attn_scalar=64, attn_logit_softcapping=5.0),
+}
+
+
+def model_of(implementation: str, family: str = "Llama") -> Any:
     transformers = pytest.importorskip("transformers")
     import fa2.transformers
 
     fa2.transformers.register()
     torch.manual_seed(3)
-    family = "Mistral" if "sliding_window" in options else "Llama"
-    config = getattr(transformers, f"{family}Config")(**LLAMA, **options, initializer_range=0.2, use_cache=False)
+    config = getattr(transformers, f"{family}Config")(**LLAMA, **FAMILIES[family], initializer_range=0.2, use_cache=False)
     config._attn_implementation = implementation
     return getattr(transformers, f"{family}ForCausalLM")(config).to(torch.bfloat16)
 
@@ -231,8 +258,8 @@ def prepared(model: Any, mesh: DeviceMesh) -> Any:
     return functools.partial(accelerate.Accelerator.maybe_context_parallel, accelerator)
 
 
-def train(group: Any, implementation: str, options: dict[str, Any], prepare: bool) -> None:
-    model, mesh, batch = model_of(implementation, **options), mesh_of(group), batch_of()
+def train(group: Any, implementation: str, family: str, prepare: bool) -> None:
+    model, mesh, batch = model_of(implementation, family), mesh_of(group), batch_of()
     single = copy.deepcopy(model)
     single.set_attn_implementation("eager")
     rounded, exact = step(single, batch), step(single.float(), batch)
@@ -250,18 +277,15 @@ def train(group: Any, implementation: str, options: dict[str, Any], prepare: boo
     assert errors[:, 0].mean() < 1.2 * errors[:, 1].mean() < 5e-2 and errors[:, 0].max() < 7e-2, errors
 
 
-@pytest.mark.parametrize(
-    "implementation, options",
-    [("sdpa", {}), ("fa2", {}), ("fa2", dict(sliding_window=30))],
-)
-def test_a_model_trains_as_on_one_rank(pool: RankPool, implementation: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("implementation, family", [("sdpa", "Llama"), *(("fa2", x) for x in FAMILIES)])
+def test_a_model_trains_as_on_one_rank(pool: RankPool, implementation: str, family: str) -> None:
     pytest.importorskip("transformers")
-    pool.run(2, train, implementation, options, False)
+    pool.run(2, train, implementation, family, False)
 
 
 def test_a_model_that_accelerate_prepares(pool: RankPool) -> None:
     pytest.importorskip("accelerate")
-    pool.run(2, train, "sdpa", {}, True)
+    pool.run(2, train, "sdpa", "Llama", True)
 
 
 def find_mistakes_of_models(group: Any) -> None:
