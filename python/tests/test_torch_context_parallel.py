@@ -274,7 +274,7 @@ def train(group: Any, implementation: str, family: str, prepare: bool) -> None:
         dist.all_reduce(part, group=group)
     assert worst(parts[0], exact[0]) < 1e-2
     errors = torch.tensor([[float((x - c).norm() / c.norm()) for x in (a, b)] for a, b, c in zip(parts[1:], rounded[1], exact[1])])
-    assert errors[:, 0].mean() < 1.2 * errors[:, 1].mean() < 5e-2 and errors[:, 0].max() < 7e-2, errors
+    assert errors[:, 0].mean() < 1.2 * errors[:, 1].mean() < 0.1 and bool((errors[:, 0] < 2 * errors[:, 1] + 1e-2).all()), errors
 
 
 @pytest.mark.parametrize("implementation, family", [("sdpa", "Llama"), *(("fa2", x) for x in FAMILIES)])
