@@ -30,8 +30,6 @@ struct ContextParallelDecodePlan::Impl {
 
 namespace {
 
-constexpr std::int32_t kMostCopiedColumns = 512;
-
 Violations broken_rules(const AttentionProblem& given, const PlanOptions& options, int ranks) {
   Violations found = violations_of(PlannedProblem(given, options));
   if (!found.empty()) return found;

@@ -15,8 +15,6 @@ namespace {
 
 using Scheme = ContextParallelScheme;
 
-constexpr std::int32_t kMostCopiedColumns = 512;
-
 /// The keys that ranks need, by the mask of what they exchange.
 struct Needs {
   StreamMask mask;

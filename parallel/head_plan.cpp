@@ -5,6 +5,11 @@
 #include <algorithm>
 
 namespace fa2 {
+namespace {
+
+using Kind = Transfer::Kind;
+
+}  // namespace
 
 std::vector<std::vector<Slice>> head_shares(std::int64_t heads_kv, int ranks, int groups) {
   const std::vector<Slice> of_ranks = equal_chunks({0, heads_kv}, ranks, 1);
@@ -35,7 +40,6 @@ TensorStrides HeadRow::strides(std::size_t tensor, std::int64_t heads_kv, std::i
 
 void add_transfers(std::vector<Transfer>& transfers, const HeadExchange& of, Direction direction,
                    const std::vector<RowsOfSlices>& held, int rank) {
-  using Kind = Transfer::Kind;
   const auto add = [&](Kind kind, int peer, const RowMemory& memory, std::int64_t first, std::int64_t rows) {
     for (std::int64_t entry = 0; entry < memory.entries; ++entry)
       transfers.push_back({kind, peer, memory.data + entry * memory.entry_bytes + first * memory.row_bytes,

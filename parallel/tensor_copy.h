@@ -5,6 +5,7 @@
 #include <planning/plan.h>
 #include <planning/row_kernels.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -21,6 +22,8 @@ struct TensorCopy {
   MergeProblem problem;
   std::shared_ptr<const Plan> plan;  ///< of a merge of one part
 };
+
+inline constexpr std::int32_t kMostCopiedColumns = 512;  ///< of a merge
 
 /// Enqueues a copy. `zero`: a float 0 in device memory, the LSE of the part.
 void enqueue(const TensorCopy& copy, const void* from, const TensorStrides& from_strides, void* to,
