@@ -10,7 +10,14 @@
 namespace {
 
 // Part of the C interface: fa2_last_error() is per thread.
-thread_local std::string last_error;
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wexit-time-destructors"
+#endif
+thread_local std::string last_error;  // each thread destroys its own, when it ends
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 
 fa2_status fail(fa2_status status, const char* message) noexcept {
   try {
