@@ -11,21 +11,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace fa2 {
 namespace {
 
 /// The captures of the problem's texts; none if this process has not made these, which is an error of the problem.
-const std::vector<CaptureSpec>& specs_of(const AttentionProblem& problem) {
-  static const auto& none = *new std::vector<CaptureSpec>;
+std::span<const CaptureSpec> specs_of(const AttentionProblem& problem) {
+  if (problem.score_text == 0) return {};
   try {
-    return problem.score_text == 0 ? none : score_texts(problem.score_text).captures;
+    return score_texts(problem.score_text).captures;
   } catch (const InvalidRequest&) {
-    return none;
+    return {};
   }
 }
 
@@ -148,7 +148,7 @@ void check_overlap(Violations& found, const CaptureSpec& spec, const ByteRange& 
 }
 
 void check_overlaps(Violations& found, const GradientRanges& gradients, OperandList operands,
-                    const std::vector<CaptureSpec>& specs, const AttentionArgs& args) {
+                    std::span<const CaptureSpec> specs, const AttentionArgs& args) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     for (const Operand& operand : operands)
       if (!operand.is_absent() && operand.data != nullptr)
@@ -164,7 +164,7 @@ void check_overlaps(Violations& found, const GradientRanges& gradients, OperandL
 
 /// Returns the gradients that a call gives and that exist.
 GradientRanges checked_gradients(Violations& found, const AttentionProblem& problem,
-                                 const std::vector<CaptureSpec>& specs, const BackwardArgs& args) {
+                                 std::span<const CaptureSpec> specs, const BackwardArgs& args) {
   const unsigned differentiable = differentiable_captures(problem.score_text);
   GradientRanges ranges{};
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -207,7 +207,7 @@ void check_capture_gradients(Violations& found, const AttentionProblem& problem,
 
 void check_captures(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,
                     OperandList operands) {
-  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  const std::span<const CaptureSpec> specs = specs_of(problem);
   if (args.capture_count != static_cast<std::int64_t>(specs.size())) {
     found.push_back({"capture_count", fmt::format("{}", args.capture_count),
                      fmt::format("must be {}: score_text has so many captures", specs.size())});
@@ -240,7 +240,7 @@ void check_captures(Violations& found, const AttentionProblem& problem, const Gr
                               : "must be null, or the plan made with Gradients::d_captures"});
   if (!gradients.d_captures) return;
   check_capture_gradients(found, problem, gradients);
-  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  const std::span<const CaptureSpec> specs = specs_of(problem);
   const bool has_captures = args.forward.captures != nullptr &&
                             args.forward.capture_count == static_cast<std::int64_t>(specs.size());
   if (specs.empty() || !has_captures) return;
@@ -252,7 +252,7 @@ void check_captures(Violations& found, const AttentionProblem& problem, const Gr
 
 void check_captured_residency(Violations& found, const AttentionProblem& problem, const AttentionArgs& args,
                               int device) {
-  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  const std::span<const CaptureSpec> specs = specs_of(problem);
   if (device == kInterpreterDevice || args.captures == nullptr ||
       args.capture_count != static_cast<std::int64_t>(specs.size()))
     return;
@@ -265,7 +265,7 @@ void check_captured_residency(Violations& found, const AttentionProblem& problem
 void check_gradient_residency(Violations& found, const AttentionProblem& problem, const BackwardArgs& args,
                               int device) {
   if (device == kInterpreterDevice || args.d_captures == nullptr) return;
-  const std::vector<CaptureSpec>& specs = specs_of(problem);
+  const std::span<const CaptureSpec> specs = specs_of(problem);
   for (std::size_t i = 0; i < specs.size(); ++i)
     if (args.d_captures[i] != nullptr)
       check_residency(found, "d_captures." + specs[i].name, args.d_captures[i], device);
