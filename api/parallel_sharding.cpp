@@ -6,7 +6,6 @@
 #include <parallel/head_engine.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -147,10 +146,11 @@ Choice head_choice(const ParallelRequest& request, const Needs& needs, std::stri
 Choice best_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
   RequestCheck of_gather;
   Choice gather = gather_choice(request, needs, of_gather);
+  const bool can_share_heads = why_no_heads(request).empty();
   const bool divides = request.problem.heads_kv % request.communicator.size() == 0;
-  if (why_no_heads(request).empty() && !of_gather.empty())
+  if (can_share_heads && !of_gather.empty())
     return head_choice(request, needs, "the layout has too many slices to gather keys for");
-  if (of_gather.empty() && !needs.none() && divides && why_no_heads(request).empty()) {
+  if (can_share_heads && divides && !needs.none()) {
     Choice heads =
         head_choice(request, needs, "fewer bytes are sent before the first kernel than by gather_heads");
     if (heads.exposed_bytes < gather.exposed_bytes) return heads;

@@ -32,6 +32,7 @@ HeadEngine::HeadEngine(HeadWork work, Communicator& communicator, const PlanMake
   cu_seqlens_ = tables_.add({of_.cu_seqlens.begin(), of_.cu_seqlens.end()});
   tables_.upload();
   layout_ = layout();
+  stages_ = stages_of(static_cast<int>(groups_.size()), true);
 }
 
 const BackwardPlan* HeadEngine::backward() const {

@@ -83,6 +83,7 @@ class HeadEngine final : public ShardEngine {
   DeviceTables tables_;
   std::size_t zero_ = 0, cu_seqlens_ = 0;  ///< tables
   Layout layout_;
+  std::vector<Stage> stages_;
   StreamPair streams_;
   std::vector<Transfer> transfers_;  ///< of the current exchange
 };

@@ -206,14 +206,13 @@ class HeadEngine::Run {
 
 void HeadEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const BackwardArgs forward = backward_args(args);
-  run_stages(stages_of(static_cast<int>(groups_.size()), true), communicator_, streams_, stream,
-             Run(*this, forward, workspace, stream, false));
+  run_stages(stages_, communicator_, streams_, stream, Run(*this, forward, workspace, stream, false));
 }
 
 void HeadEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
   const Run run(*this, args, workspace, stream, true);
   run.start();
-  run_stages(stages_of(static_cast<int>(groups_.size()), true), communicator_, streams_, stream, run);
+  run_stages(stages_, communicator_, streams_, stream, run);
 }
 
 }  // namespace fa2
