@@ -37,6 +37,24 @@ std::vector<KernelSource> float32_gradient_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns the fused kernels on wgmma that sharded sequences use: their registers are full, so every one is compiled.
+std::vector<KernelSource> sharded_gradient_kernels() {
+  const Arch& arch = *find_arch("sm_90a");
+  Kernels kernels;
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    for (const bool varlen : {false, true}) {
+      for (const bool windowed : {false, true}) {
+        PlannedProblem p = square(head_dim, MaskKind::causal_bottom_right, 4096);
+        p.varlen = varlen;
+        if (windowed) p.window_left = 500;
+        p.query_pieces = p.float32_dk_dv = true;
+        kernels.add(p, heuristic_choices(p, arch, KernelPass::dq_dk_dv)[0].config, arch);
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns the heuristic's kernels that store O in float32, in which any two choices meet.
 std::vector<KernelSource> float32_output_kernels() {
   constexpr std::pair<int, int> kDims[] = {{64, 64}, {72, 40}, {128, 128}, {256, 256}, {576, 512}};
@@ -69,4 +87,9 @@ TEST_CASE("the heuristic's kernels for float32 O compile without spills") {
 TEST_CASE("the heuristic's kernels for float32 dK and dV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(float32_gradient_kernels());
+}
+
+TEST_CASE("the first choices for gradients of sharded sequences compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(sharded_gradient_kernels());
 }

@@ -61,7 +61,7 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
     // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
     // the scores.
-    if constexpr (Config::pingpong > 0 || Config::score_tiles != 0)
+    if constexpr (Config::pingpong > 0 || Config::score_tiles != 0 || Config::float32_dk_dv)
       dq.shared.base = ptx::renewed(dq.shared.base);
     compute_operands(order, at);
     order.wait();
