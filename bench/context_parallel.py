@@ -11,6 +11,7 @@ microseconds of a call, in bursts of calls over cold memory, and what share of o
   FA2_DEVICE=interpreter torchrun --nproc_per_node 2 bench/context_parallel.py --cpu    # whether it runs, without times that mean anything
 """
 import argparse
+import functools
 import os
 import random
 import statistics
@@ -19,6 +20,7 @@ import time
 import context_parallel_decode
 import torch
 import torch.distributed as dist
+import torch.nn.attention
 
 
 def parse_args():
@@ -58,6 +60,10 @@ class Ranks:
         self.device = torch.device("cpu") if cpu else torch.device("cuda", self.rank)
         if not cpu:
             torch.cuda.set_device(self.device)
+
+    def say(self, text):
+        if self.rank == 0:
+            print(text, flush=True)
 
     def once(self, call):
         """Returns the milliseconds of one call on the slowest rank. All ranks begin together."""
@@ -136,15 +142,39 @@ def contenders(args, ranks, layout, borders):
     for groups in args.groups or [0]:
         made["fa2" if groups == 0 else f"fa2, {groups} groups"] = lambda q, k, v, n=groups: cp.attention(
             q, k, v, layout=layout, groups=n, causal=True, window_size=window)
+    made["fa2, all_to_all"] = lambda q, k, v: cp.attention(
+        q, k, v, layout=layout, scheme="all_to_all", causal=True, window_size=window)
     if args.no_peers or args.documents or args.window >= 0 or ranks.cpu:
         return made
-    try:
-        from ring_flash_attn import zigzag_ring_flash_attn_func
-        made["ring_flash_attn"] = lambda q, k, v: zigzag_ring_flash_attn_func(q, k, v, causal=True)
-    except ImportError as error:
-        if ranks.rank == 0:
-            print(f"no ring_flash_attn: {error}", flush=True)
+    made["ring_flash_attn"] = lambda q, k, v: ring_flash_attn()(q, k, v, causal=True)
+    backends = torch.nn.attention.SDPBackend
+    made["torch, cuDNN"] = functools.partial(torch_attention, backends.CUDNN_ATTENTION)
+    made["torch, flash"] = functools.partial(torch_attention, backends.FLASH_ATTENTION)
     return made
+
+
+def ring_flash_attn():
+    import transformers.modeling_flash_attention_utils as utils
+
+    # Transformers 5 lacks this function, which ring_flash_attn 0.1.8 imports and does not call here.
+    utils.is_flash_attn_greater_or_equal_2_10 = getattr(utils, "is_flash_attn_greater_or_equal_2_10", lambda: True)
+    from ring_flash_attn import zigzag_ring_flash_attn_func
+    return zigzag_ring_flash_attn_func
+
+
+def torch_attention(backend, q, k, v):
+    """PyTorch's attention over the rank's tokens, within torch_context()."""
+    with torch.nn.attention.sdpa_kernel(backend):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+
+def torch_context(ranks, tokens):
+    """Returns PyTorch's context of sharded tokens. It balances a causal mask by the same zigzag."""
+    from torch.distributed.tensor.experimental import context_parallel
+
+    mesh = dist.device_mesh.init_device_mesh(ranks.device.type, (ranks.count,))
+    return context_parallel(mesh, buffers=[torch.zeros(tokens, device=ranks.device)], buffer_seq_dims=[0])
 
 
 def one_gpu(args, borders, device):
@@ -171,11 +201,18 @@ def rows_of(args, ranks, tokens):
     forward, backward, whole = forward_and_backward(one_gpu(args, borders, ranks.device), tensors, d_out)
     expected = [shard(x) for x in whole]
     calls = {("one GPU", "forward"): forward, ("one GPU", "backward"): backward}
-    for name, attend in contenders(args, ranks, layout, borders).items():
-        forward, backward, found = forward_and_backward(attend, [shard(x) for x in tensors], shard(d_out))
-        require_close(name, found, expected)
-        calls[name, "forward"], calls[name, "backward"] = forward, backward
-    ms = ranks.medians(calls, args.rounds)
+    with torch_context(ranks, tokens):
+        for name, attend in contenders(args, ranks, layout, borders).items():
+            try:
+                forward, backward, found = forward_and_backward(attend, [shard(x) for x in tensors], shard(d_out))
+            except Exception as error:
+                if name.startswith("fa2"):
+                    raise
+                ranks.say(f"no {name}: {str(error)[:300]}")
+                continue
+            require_close(name, found, expected)
+            calls[name, "forward"], calls[name, "backward"] = forward, backward
+        ms = ranks.medians(calls, args.rounds)
     half = {way: ms["one GPU", way] / ranks.count for way in ("forward", "backward")}
     return [
         f"| {tokens} | {name} | {ms[name, 'forward']:.3f} | {ms[name, 'backward']:.3f} "
@@ -190,8 +227,7 @@ def measure(args, ranks):
     for tokens in args.seqlen or (8192, 32768, 65536, 131072):
         for line in rows_of(args, ranks, tokens):
             lines.append(line)
-            if ranks.rank == 0:
-                print(line, flush=True)
+            ranks.say(line)
     return lines
 
 

@@ -129,7 +129,12 @@ VisibleRows visible_queries(const AttentionProblem& p, const VisibleRows& of) {
 }
 
 double visible_pairs(const AttentionProblem& problem) {
-  const AttentionProblem p = with_mean_lengths(problem);
+  AttentionProblem p = with_mean_lengths(problem);
+  if (p.query_pieces && p.seqlen_q < p.seqlen_k) {
+    const double share = static_cast<double>(p.seqlen_q) / static_cast<double>(p.seqlen_k);
+    p.seqlen_q = p.seqlen_k;
+    return share * visible_pairs(p);
+  }
   return p.attention_chunk ? pairs_in_chunks(p) : pairs_in({p.seqlen_q, p.seqlen_k, first_diagonal(p)}, p);
 }
 

@@ -178,7 +178,7 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
   return a;
 }
 
-void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
+void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const Group& g = groups_[group];
   const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
   const SlotTensors in = tensors_in(workspace + layout_.keys[group % 2], g, kElementBytes);
@@ -192,7 +192,7 @@ void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* wor
     copy.seqlens = tables_.at(own.seqlens);
     if (own.borders)
       copy.cu_seqlens_new = tables_.at(*own.borders), copy.cache_batch_idx = tables_.at(*own.entries);
-    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
+    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, stream);
   }
 }
 
@@ -231,7 +231,7 @@ class GatherEngine::Run {
   Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
       : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
 
-  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_); }
+  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_, stream_); }
 
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
     engine_.list_transfers(stage, workspace_);

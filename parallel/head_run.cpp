@@ -50,8 +50,7 @@ class HeadEngine::Run {
     for_each_block(group, messages_.in, engine_.layout_.sent,
                    [&](const TensorCopy& copy, std::size_t tensor, std::int64_t head, std::byte* block,
                        const TensorStrides& strides) {
-                     enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(),
-                             engine_.streams_.exchanges());
+                     enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(), stream_);
                    });
   }
 

@@ -14,7 +14,24 @@
 namespace fa2 {
 namespace {
 
-constexpr auto kPause = std::chrono::microseconds(50);  // between two questions
+/// The time between two questions, and until the last one.
+class Patience {
+ public:
+  explicit Patience(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  bool is_over() const { return Clock::now() > begin_ + timeout_; }
+  /// Yields for a millisecond, because NCCL enqueues an exchange in less time than a pause takes; then sleeps.
+  void pause() const {
+    if (Clock::now() < begin_ + std::chrono::milliseconds(1)) return std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point begin_ = Clock::now();
+  std::chrono::milliseconds timeout_;
+};
 
 NcclConfig config_of(const NcclOptions& options) {
   NcclConfig config;
@@ -151,23 +168,23 @@ int NcclCommunicator::number_of(NcclResult (*get)(const ncclComm*, int*), const 
 }
 
 void NcclCommunicator::settle(NcclResult result, const char* function) {
-  const auto end = Clock::now() + timeout_;
+  const Patience patience(timeout_);
   while (result == kNcclInProgress) {
     const NcclResult asked = nccl_.comm_get_async_error(comm_, &result);
     if (asked != kNcclSuccess) result = asked;
     if (result != kNcclInProgress) break;
-    if (Clock::now() > end) time_out(function);
-    std::this_thread::sleep_for(kPause);
+    if (patience.is_over()) time_out(function);
+    patience.pause();
   }
   if (result != kNcclSuccess) fail(reason(nccl_, result, function), result);
 }
 
 void NcclCommunicator::wait_for(const OwnedStream& stream) {
-  const auto end = Clock::now() + timeout_;
+  const Patience patience(timeout_);
   while (!stream.is_idle()) {
     check();
-    if (Clock::now() > end) time_out("all_gather()");
-    std::this_thread::sleep_for(kPause);
+    if (patience.is_over()) time_out("all_gather()");
+    patience.pause();
   }
 }
 

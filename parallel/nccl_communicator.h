@@ -35,8 +35,6 @@ class NcclCommunicator : public Communicator {
   void check() override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   int number_of(NcclResult (*get)(const ncclComm*, int*), const char* function);
   NcclResult enqueue(const Transfer& transfer, Stream stream);
   void settle(NcclResult result, const char* function);

@@ -26,9 +26,8 @@ struct Stage {
 std::vector<Stage> stages_of(int groups, bool with_returns);
 
 /// Runs all stages. Kernels run on `stream`, and exchanges on that of `streams`; later work on `stream` follows both. An Engine has
-///   prepare(group): enqueues on streams.exchanges() what makes the group's messages
 ///   transfers_of(stage): returns the messages of what the stage gathers and returns
-///   complete(group), compute(group): enqueue kernels on `stream`.
+///   prepare(group), complete(group), compute(group): enqueue kernels on `stream`. prepare() makes the group's messages.
 template <class Engine>
 void run_stages(const std::vector<Stage>& stages, Communicator& communicator, StreamPair& streams,
                 Stream stream, const Engine& engine) {
@@ -39,8 +38,9 @@ void run_stages(const std::vector<Stage>& stages, Communicator& communicator, St
     ~Join() { streams.join(stream); }
   } const join{streams, stream};
   for (const Stage& stage : stages) {
-    streams.meet(stream);
+    // Before the exchange and the computation begin together: an exchange that begins later finds no SM that persistent blocks do not hold.
     if (stage.gathers) engine.prepare(*stage.gathers);
+    streams.meet(stream);
     const std::vector<Transfer>& transfers = engine.transfers_of(stage);
     const std::uint64_t number =
         communicator.exchange(transfers.data(), transfers.size(), streams.exchanges());

@@ -131,8 +131,8 @@ std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::in
 }
 
 QueryPieces trial_pieces(const AttentionProblem& p, std::int64_t queries, std::int64_t keys) {
-  const std::int64_t unit = p.dropout ? 16 : 1, first = (keys - queries) / unit * unit;
-  return {.split = queries, .first = first, .second = first};
+  const std::int64_t unit = p.dropout ? 16 : 1, second = (keys - queries) / unit * unit;
+  return {.split = queries / 2 / unit * unit, .first = std::min<std::int64_t>(second, 0), .second = second};
 }
 
 std::vector<std::int32_t> trial_piece_table(const AttentionProblem& p) {

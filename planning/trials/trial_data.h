@@ -30,7 +30,7 @@ AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
 /// `longest`.
 std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::int64_t longest);
 
-/// Returns positions at which the queries of a sequence are its last ones, as in problems without query_pieces.
+/// Returns the positions of a zigzag's first rank: one half of the queries begins the sequence, and one ends it.
 QueryPieces trial_pieces(const AttentionProblem& problem, std::int64_t queries, std::int64_t keys);
 
 /// Returns AttentionArgs::query_pieces.table for the sequences of mix_of(), at trial_pieces().
