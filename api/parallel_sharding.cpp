@@ -51,6 +51,12 @@ std::string because(const ParallelRequest& request, const char* reason) {
   return request.options.scheme == Scheme::automatic ? reason : "asked for";
 }
 
+/// Returns the bytes of a key and its value in all entries and heads.
+std::int64_t bytes_per_key(const ParallelRequest& request) {
+  const AttentionProblem& p = request.problem;
+  return request.entries() * p.heads_kv * (p.head_dim + p.head_dim_v) * kElementBytes;
+}
+
 int groups_of_gather(const ParallelRequest& request, const IntervalPlan& intervals, std::string& reason) {
   const std::string why = why_one_group(request.problem, request.gradients);
   if (!why.empty()) {
@@ -58,9 +64,15 @@ int groups_of_gather(const ParallelRequest& request, const IntervalPlan& interva
     return 1;
   }
   if (request.options.groups > 0) return request.options.groups;
-  std::int64_t most = 0;
-  for (const RowsOfSlices& held : intervals.held) most = std::max(most, held.count());
-  return group_count(request.problem, most, request.gpu.sm_count);
+  std::int64_t most = 0, most_keys = 0;
+  for (int rank = 0; rank < request.communicator.size(); ++rank) {
+    most = std::max(most, intervals.held[rank].count());
+    std::int64_t keys = 0;
+    for (const KeyTransfer& part : intervals.transfers)
+      if (part.to == rank) keys += part.keys.size();
+    most_keys = std::max(most_keys, keys);
+  }
+  return group_count(request.problem, most, most_keys * bytes_per_key(request), request.gpu.sm_count);
 }
 
 Choice gather_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
@@ -85,8 +97,7 @@ Choice gather_choice(const ParallelRequest& request, const Needs& needs, Request
                      work.gather.groups.size());
   e.needed_keys = work.gather.rows;
   for (const KeyTransfer& part : needs.intervals.transfers) {
-    const std::int64_t bytes =
-        part.keys.size() * request.entries() * p.heads_kv * (p.head_dim + p.head_dim_v) * kElementBytes;
+    const std::int64_t bytes = part.keys.size() * bytes_per_key(request);
     if (part.from == rank) e.sent_bytes[part.to] += bytes;
     if (part.to == rank) e.received_bytes[part.from] += bytes;
     made.exposed_bytes += bytes;
@@ -110,10 +121,14 @@ std::string why_no_heads(const ParallelRequest& request) {
 
 int groups_of_heads(const ParallelRequest& request, std::int64_t tokens) {
   if (request.options.groups > 0) return request.options.groups;
+  const int ranks = request.communicator.size();
   AttentionProblem share = request.problem;
   share.varlen = false, share.batch = 1;
-  share.heads_q /= request.communicator.size(), share.heads_kv /= request.communicator.size();
-  return group_count(share, request.entries() * tokens, request.gpu.sm_count);
+  share.heads_q /= ranks, share.heads_kv /= ranks;
+  const std::int64_t rows = request.entries() * tokens, row_bytes = (share.heads_q + share.heads_kv) *
+                                                                    (share.head_dim + share.head_dim_v) *
+                                                                    kElementBytes;
+  return group_count(share, rows, rows / ranks * (ranks - 1) * row_bytes, request.gpu.sm_count);
 }
 
 Choice head_choice(const ParallelRequest& request, const Needs& needs, std::string reason) {

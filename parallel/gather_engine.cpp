@@ -114,8 +114,9 @@ GatherEngine::Layout GatherEngine::layout() const {
     elements = std::max(elements, static_cast<std::size_t>(of_.gather.rows * of_row));
     arrivals = std::max(arrivals, static_cast<std::size_t>(of_.gather.arrivals * of_row));
   }
-  const auto take = [&](std::array<std::size_t, 2>& slots, std::size_t bytes) {
-    for (std::size_t& slot : slots) slot = std::exchange(made.bytes, made.bytes + whole_part(bytes));
+  const auto take = [&](SlotOffsets& slots, std::size_t bytes) {
+    for (std::size_t i = 0; i < std::min(slots.size(), groups_.size()); ++i)
+      slots[i] = std::exchange(made.bytes, made.bytes + whole_part(bytes));
   };
   take(made.keys, elements * kElementBytes);
   if (!of_.gradients.dk) return made;
@@ -178,10 +179,10 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
   return a;
 }
 
-void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream) {
+void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
   const Group& g = groups_[group];
   const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
-  const SlotTensors in = tensors_in(workspace + layout_.keys[group % 2], g, kElementBytes);
+  const SlotTensors in = tensors_in(workspace + layout_.keys[group % kSlots], g, kElementBytes);
   AppendArgs copy;
   copy.k_new_strides = args.k_strides, copy.v_new_strides = args.v_strides;
   copy.k_cache = in.k, copy.k_cache_strides = in.k_strides;
@@ -192,7 +193,7 @@ void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* wor
     copy.seqlens = tables_.at(own.seqlens);
     if (own.borders)
       copy.cu_seqlens_new = tables_.at(*own.borders), copy.cache_batch_idx = tables_.at(*own.entries);
-    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, stream);
+    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
   }
 }
 
@@ -200,8 +201,8 @@ void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace
   const Group& g = groups_[group];
   if (!g.sum) return;
   const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
-  const SumArgs sum{reinterpret_cast<const float*>(workspace + layout_.gradients[group % 2]),
-                    reinterpret_cast<const float*>(workspace + layout_.arrivals[group % 2]),
+  const SumArgs sum{reinterpret_cast<const float*>(workspace + layout_.gradients[group % kSlots]),
+                    reinterpret_cast<const float*>(workspace + layout_.arrivals[group % kSlots]),
                     tables_.at(sum_rows_),
                     place_of(args.dk, args.dk_strides, entry, head),
                     place_of(args.dv, args.dv_strides, entry, head),
@@ -215,8 +216,9 @@ void GatherEngine::list_transfers(const Stage& stage, std::byte* workspace) {
   const auto add = [&](int group, const std::vector<RowTransfer>& rows, const auto& sent,
                        const auto& received, std::int64_t received_rows, std::int64_t element_bytes) {
     const Group& g = groups_[group];
-    add_transfers(transfers_, rows, g.part.entries.size(), {workspace + sent[group % 2], of_.gather.rows},
-                  {workspace + received[group % 2], received_rows},
+    add_transfers(transfers_, rows, g.part.entries.size(),
+                  {workspace + sent[group % kSlots], of_.gather.rows},
+                  {workspace + received[group % kSlots], received_rows},
                   static_cast<std::size_t>(g.row_elements() * element_bytes));
   };
   const Layout& at = layout_;
@@ -231,7 +233,7 @@ class GatherEngine::Run {
   Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
       : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
 
-  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_, stream_); }
+  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_); }
 
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
     engine_.list_transfers(stage, workspace_);
@@ -243,8 +245,8 @@ class GatherEngine::Run {
   void compute(int number) const {
     if (engine_.of_.work.is_empty()) return;
     const Group& group = engine_.groups_[number];
-    std::byte* const keys = workspace_ + engine_.layout_.keys[number % 2];
-    std::byte* const gradients = workspace_ + engine_.layout_.gradients[number % 2];
+    std::byte* const keys = workspace_ + engine_.layout_.keys[number % kSlots];
+    std::byte* const gradients = workspace_ + engine_.layout_.gradients[number % kSlots];
     if (is_backward_)
       group.backward->run(engine_.backward_args_of(group, args_, keys, gradients), stream_);
     else

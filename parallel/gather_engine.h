@@ -69,9 +69,9 @@ class GatherEngine final : public ShardEngine {
     std::byte *k, *v;
     TensorStrides k_strides, v_strides;
   };
-  /// Where slots begin in the workspace; bytes. Group g uses slot g % 2 of each kind.
+  /// Memory in the workspace.
   struct Layout {
-    std::array<std::size_t, 2> keys{}, gradients{}, arrivals{};
+    SlotOffsets keys{}, gradients{}, arrivals{};
     std::size_t bytes = 0;
   };
 
@@ -84,7 +84,7 @@ class GatherEngine final : public ShardEngine {
 
   void list_transfers(const Stage& stage, std::byte* workspace);
   SlotTensors tensors_in(std::byte* slot, const Group& group, std::int64_t element_bytes) const;
-  void copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream);
+  void copy_own(int group, const AttentionArgs& args, std::byte* workspace);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
   AttentionArgs forward_args(const Group& group, const AttentionArgs& args, std::byte* keys) const;
   BackwardArgs backward_args_of(const Group& group, const BackwardArgs& args, std::byte* keys,

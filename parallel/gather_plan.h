@@ -6,7 +6,7 @@
 // Gradients: a slot of the same rows has the float32 dK and dV of this rank's queries. Rows of other ranks' keys are sent to
 // their owner, which receives them in an arrivals slot. It adds to its own gradients those of other ranks, in rank order, so that every run
 // has the same bits.
-// Each kind of slot exists twice; group g has number g % 2.
+// Slots are those of stages.h.
 #pragma once
 
 #include <fa2/communicator.h>

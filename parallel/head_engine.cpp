@@ -82,13 +82,13 @@ void HeadEngine::add_copies(const HeadRow& row, const PlanMaker& make) {
 HeadEngine::Layout HeadEngine::layout() const {
   Layout made;
   const std::int64_t own = own_tokens_ * of_.entries(), all = of_.tokens() * of_.entries();
-  const auto take = [&](Layout::Slots& slots, const auto& bytes_of) {
+  const auto take = [&](SlotOffsets& slots, const auto& bytes_of) {
     std::int64_t most = 0;
     for (const Messages* const messages : {&forward_, &backward_})
       for (const Group& group : groups_)
         if (messages == &forward_ || group.backward) most = std::max(most, bytes_of(*messages, group));
-    for (std::size_t& slot : slots)
-      slot = std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(most)));
+    for (std::size_t i = 0; i < std::min(slots.size(), groups_.size()); ++i)
+      slots[i] = std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(most)));
   };
   take(made.sent, [&](const Messages& m, const Group& g) {
     return own * g.all_heads * m.in.elements() * kElementBytes;

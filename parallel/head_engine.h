@@ -60,10 +60,9 @@ class HeadEngine final : public ShardEngine {
     HeadRow in, out;
     std::int64_t arrays = 1;  ///< float32 (entries, heads_q, tokens): LSE, and its gradient
   };
-  /// Where memory begins in the workspace; bytes. Group g uses slot g % 2 of each kind.
+  /// Memory in the workspace. own_array: where it begins; bytes.
   struct Layout {
-    using Slots = std::array<std::size_t, 2>;
-    Slots sent{}, gathered{}, results{}, returned{}, arrays{};
+    SlotOffsets sent{}, gathered{}, results{}, returned{}, arrays{};
     std::size_t own_array = 0, bytes = 0;
   };
   class Run;

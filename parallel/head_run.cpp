@@ -50,7 +50,8 @@ class HeadEngine::Run {
     for_each_block(group, messages_.in, engine_.layout_.sent,
                    [&](const TensorCopy& copy, std::size_t tensor, std::int64_t head, std::byte* block,
                        const TensorStrides& strides) {
-                     enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(), stream_);
+                     enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(),
+                             engine_.streams_.exchanges());
                    });
   }
 
@@ -86,7 +87,7 @@ class HeadEngine::Run {
   }
 
  private:
-  std::byte* slot(const Layout::Slots& slots, int group) const { return workspace_ + slots[group % 2]; }
+  std::byte* slot(const SlotOffsets& slots, int group) const { return workspace_ + slots[group % kSlots]; }
   float* own_array() const { return reinterpret_cast<float*>(workspace_ + engine_.layout_.own_array); }
   const float* zero() const { return reinterpret_cast<const float*>(engine_.tables_.at(engine_.zero_)); }
 
@@ -99,7 +100,7 @@ class HeadEngine::Run {
 
   /// Calls visit(copy, tensor, first head, address, strides) for each tensor in each rank's block.
   template <class Visit>
-  void for_each_block(int number, const HeadRow& row, const Layout::Slots& slots, const Visit& visit) const {
+  void for_each_block(int number, const HeadRow& row, const SlotOffsets& slots, const Visit& visit) const {
     if (engine_.own_tokens_ == 0) return;
     std::byte* block = slot(slots, number);
     for (const Slice& share : engine_.groups_[number].shares) {
@@ -112,8 +113,8 @@ class HeadEngine::Run {
     }
   }
 
-  void add_rows(int number, Direction direction, const HeadRow& row, const Layout::Slots& blocks,
-                const Layout::Slots& whole) const {
+  void add_rows(int number, Direction direction, const HeadRow& row, const SlotOffsets& blocks,
+                const SlotOffsets& whole) const {
     const Group& group = engine_.groups_[number];
     const auto memory = [&](std::byte* data, const Slice& heads, std::int64_t rows) {
       const std::int64_t row_bytes = heads.size() * row.elements() * kElementBytes;

@@ -2,10 +2,11 @@
 
 namespace fa2 {
 
-/// Group g arrives in stage g, and is computed one stage later. Its results go home another stage later, and are complete in the next.
+/// Group g arrives in stage g, and is computed one stage later. Its results go home two stages later, because an exchange follows the kernels of
+/// the stage before the last, and are complete in the next.
 std::vector<Stage> stages_of(int groups, bool with_returns) {
   std::vector<Stage> stages;
-  const int count = groups + (with_returns ? 3 : 1);
+  const int count = groups + (with_returns ? 4 : 1);
   for (int stage = 0; stage < count; ++stage) {
     const auto group = [&](int delay) {
       const int g = stage - delay;
@@ -13,7 +14,7 @@ std::vector<Stage> stages_of(int groups, bool with_returns) {
     };
     Stage& made = stages.emplace_back();
     made.gathers = group(0), made.computes = group(1);
-    if (with_returns) made.returns = group(2), made.completes = group(3);
+    if (with_returns) made.returns = group(3), made.completes = group(4);
   }
   return stages;
 }

@@ -5,14 +5,22 @@
 #include <fa2/communicator.h>
 #include <parallel/stream_pair.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 namespace fa2 {
 
-/// What happens at the same time, by groups. The exchange runs beside the kernels: first the completion, then the computation. A stage
-/// begins when the one before it has ended, its exchange too.
+/// Memory of a kind for the groups that are under way; group g uses number g % kSlots. Two would suffice if an exchange ended before the kernels
+/// beside it. But persistent blocks may hold every SM until they end, so an exchange has the time of two groups.
+inline constexpr int kSlots = 3;
+/// Where slots begin in a workspace; bytes.
+using SlotOffsets = std::array<std::size_t, kSlots>;
+
+/// What happens at about the same time, by groups. Kernels, first the completion, then the computation, follow the exchange of the stage
+/// before. The exchange follows the kernels of the stage before the last.
 struct Stage {
   std::optional<int> gathers = std::nullopt;  ///< exchange: its tensors arrive
   std::optional<int> returns = std::nullopt;  ///< exchange: its results go home
@@ -22,12 +30,13 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-/// Returns the stages of `groups` groups. Group g uses memory number g % 2 of every kind.
+/// Returns the stages of `groups` groups.
 std::vector<Stage> stages_of(int groups, bool with_returns);
 
 /// Runs all stages. Kernels run on `stream`, and exchanges on that of `streams`; later work on `stream` follows both. An Engine has
+///   prepare(group): enqueues on streams.exchanges() what makes the group's messages
 ///   transfers_of(stage): returns the messages of what the stage gathers and returns
-///   prepare(group), complete(group), compute(group): enqueue kernels on `stream`. prepare() makes the group's messages.
+///   complete(group), compute(group): enqueue kernels on `stream`.
 template <class Engine>
 void run_stages(const std::vector<Stage>& stages, Communicator& communicator, StreamPair& streams,
                 Stream stream, const Engine& engine) {
@@ -37,15 +46,17 @@ void run_stages(const std::vector<Stage>& stages, Communicator& communicator, St
     Stream stream;
     ~Join() { streams.join(stream); }
   } const join{streams, stream};
+  streams.begin(stream);
   for (const Stage& stage : stages) {
-    // Before the exchange and the computation begin together: an exchange that begins later finds no SM that persistent blocks do not hold.
+    streams.begin_exchange();
     if (stage.gathers) engine.prepare(*stage.gathers);
-    streams.meet(stream);
     const std::vector<Transfer>& transfers = engine.transfers_of(stage);
     const std::uint64_t number =
         communicator.exchange(transfers.data(), transfers.size(), streams.exchanges());
+    streams.begin_kernels(stream);
     if (stage.completes) engine.complete(*stage.completes);
     if (stage.computes) engine.compute(*stage.computes);
+    streams.end_stage(stream);
     communicator.wait(number);
   }
 }

@@ -92,6 +92,14 @@ TEST_CASE("context parallel by heads: gradients, those of sinks too") {
   }
 }
 
+TEST_CASE("context parallel by heads: gradients of more groups than there are slots") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  ShardedCase of = head_cases(24, 1)[0];
+  of.problem.heads_q = of.problem.heads_kv = 8;
+  expect_one_device(of, scattered(24, 2), {2, 4, true, 6, guarded_bshd, kHeads}, true);
+}
+
 TEST_CASE("context parallel by heads: the sums of sinks' gradients over ranks are one device's") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -179,12 +179,14 @@ TEST_CASE("float32 dK and dV: parts of key tiles are added up without rounding")
     const KernelConfig fused = parse_config(text);
     AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_bottom_right, 72, 131, 150);
     problem.head_dim_v = 64;
+    std::vector<BackwardPlan> plans;  // kept until their work has ended
     expect_same_bits(GuardedBackward(problem), [&](const AttentionProblem& of_run, const BackwardArgs& args) {
       BackwardScratch scratch = scratch_for(of_run, fused, 0);
       scratch.parts = {.count = 3, .steps = 1, .section_tiles = 4};
-      plan_of_kernels(of_run, {config_on_every_gpu(KernelPass::delta), fused, conversion_of(fused).config},
-                      scratch, device(device_under_test()).arch)
-          .run(args);
+      plans.push_back(plan_of_kernels(
+          of_run, {config_on_every_gpu(KernelPass::delta), fused, conversion_of(fused).config}, scratch,
+          device(device_under_test()).arch));
+      plans.back().run(args);
     });
   }
 }

@@ -3,8 +3,8 @@ BUGS = {
     "stages.cpp": [
         ("stages_of", "keys of a group are used before they arrive", "computes = group(1)", "computes = group(0)",
          "context parallel: outputs"),
-        ("stages_of", "gradients go home while they are computed", "returns = group(2)", "returns = group(1)", "context parallel: gradients"),
-        ("stages_of", "gradients are added before they have come home", "completes = group(3)", "completes = group(2)",
+        ("stages_of", "gradients go home while they are computed", "returns = group(3)", "returns = group(1)", "context parallel: gradients"),
+        ("stages_of", "gradients are added before they have come home", "completes = group(4)", "completes = group(3)",
          "context parallel: gradients"),
     ],
     "gather_engine.cpp": [

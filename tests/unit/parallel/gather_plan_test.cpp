@@ -39,7 +39,7 @@ struct Rank {
         intervals_of(intervals),
         plan(plan_gather(intervals, own.rank(), head_groups(1, heads_kv, groups))),
         heads(heads_kv) {
-    for (int slot = 0; slot < 2; ++slot) {
+    for (int slot = 0; slot < kSlots; ++slot) {
       keys[slot].resize(plan.rows * heads);
       gradients[slot].resize(plan.rows * heads);
       arrivals[slot].resize(plan.arrivals * heads);
@@ -55,7 +55,7 @@ struct Rank {
     for (const Slice& slice : held().slices())
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head)
-          keys[group % 2][needed().of(token) * part.size() + head - part.begin] = key_of(token, head);
+          keys[group % kSlots][needed().of(token) * part.size() + head - part.begin] = key_of(token, head);
   }
 
   /// Checks the keys of a group, and makes its gradients.
@@ -65,8 +65,8 @@ struct Rank {
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head) {
           const std::int64_t i = needed().of(token) * part.size() + head - part.begin;
-          wrong += keys[group % 2][i] != key_of(token, head);
-          if (with_gradients) gradients[group % 2][i] = gradient_of(token, head, own.rank());
+          wrong += keys[group % kSlots][i] != key_of(token, head);
+          if (with_gradients) gradients[group % kSlots][i] = gradient_of(token, head, own.rank());
         }
   }
 
@@ -78,11 +78,11 @@ struct Rank {
     };
     for (const RowCopy& copy : plan.own)
       each(copy, [&](std::int64_t to, std::int64_t from, std::int64_t head) {
-        sums[to * heads + part.begin + head] = gradients[group % 2][from * part.size() + head];
+        sums[to * heads + part.begin + head] = gradients[group % kSlots][from * part.size() + head];
       });
     for (const RowCopy& copy : plan.adds)
       each(copy, [&](std::int64_t from, std::int64_t to, std::int64_t head) {
-        sums[to * heads + part.begin + head] += arrivals[group % 2][from * part.size() + head];
+        sums[to * heads + part.begin + head] += arrivals[group % kSlots][from * part.size() + head];
       });
   }
 
@@ -96,10 +96,10 @@ struct Rank {
     };
     if (const auto group = stage.gathers) {
       copy_own(*group);
-      add(plan.gather, *group, keys[*group % 2], keys[*group % 2]);
+      add(plan.gather, *group, keys[*group % kSlots], keys[*group % kSlots]);
     }
     if (const auto group = stage.returns)
-      add(plan.returns, *group, gradients[*group % 2], arrivals[*group % 2]);
+      add(plan.returns, *group, gradients[*group % kSlots], arrivals[*group % kSlots]);
     return own.exchange(all.data(), all.size(), nullptr);
   }
 
@@ -116,7 +116,7 @@ struct Rank {
   const IntervalPlan& intervals_of;
   GatherPlan plan;
   int heads;
-  std::vector<float> keys[2], gradients[2], arrivals[2], sums;
+  std::vector<float> keys[kSlots], gradients[kSlots], arrivals[kSlots], sums;
   int wrong = 0;
 };
 
@@ -156,14 +156,19 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "stages: keys of a group arrive while the one before is computed, and gradients of the one before that "
+    "stages: keys of a group arrive while the one before is computed, and gradients of the one two before "
+    "that "
     "go home") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
   const GatherPlan plan = plan_gather(intervals, 0, head_groups(1, 2, 9));
   CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});
   CHECK(plan.forward == std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
-  CHECK(plan.backward ==
-        std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, 0, {}, 1}, {{}, 1, 0, {}}, {{}, {}, 1, {}}});
+  CHECK(plan.backward == std::vector<Stage>{{0, {}, {}, {}},
+                                            {1, {}, {}, 0},
+                                            {{}, {}, {}, 1},
+                                            {{}, 0, {}, {}},
+                                            {{}, 1, 0, {}},
+                                            {{}, {}, 1, {}}});
 }
 
 TEST_CASE("rows: own slices lie among the needed keys, and what is received for them behind one another") {

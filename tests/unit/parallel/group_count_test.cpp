@@ -1,0 +1,34 @@
+// How many groups of heads a plan chooses.
+#include <doctest/doctest.h>
+#include <parallel/group_count.h>
+
+using namespace fa2;
+
+namespace {
+
+constexpr int kSms = 132;
+constexpr std::int64_t kMegabyte = 1'000'000;
+
+AttentionProblem problem_of(std::int64_t batch, std::int64_t heads_kv) {
+  AttentionProblem p{.head_dim = 128, .batch = batch, .heads_q = 4 * heads_kv, .heads_kv = heads_kv};
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("group count: grows with the root of what arrives, and divides the heads or entries") {
+  const AttentionProblem p = problem_of(1, 8);
+  const std::int64_t queries = 1 << 20;
+  CHECK(group_count(p, queries, 0, kSms) == 1);
+  CHECK(group_count(p, queries, 67 * kMegabyte, kSms) == 1);
+  CHECK(group_count(p, queries, 268 * kMegabyte, kSms) == 2);  // 3 do not divide 8
+  CHECK(group_count(p, queries, 1074 * kMegabyte, kSms) == 4);
+  CHECK(group_count(p, queries, 100'000 * kMegabyte, kSms) == 8);
+  CHECK(group_count(problem_of(6, 8), queries, 268 * kMegabyte, kSms) == 3);
+}
+
+TEST_CASE("group count: leaves each group some tiles per SM") {
+  const AttentionProblem p = problem_of(1, 8);
+  CHECK(group_count(p, 128, 100'000 * kMegabyte, kSms) == 1);
+  CHECK(group_count(p, 128 * 4 * kSms * 2 / 32, 100'000 * kMegabyte, kSms) == 2);
+}
