@@ -11,6 +11,7 @@ microseconds of a call, in bursts of calls over cold memory, and what share of o
   FA2_DEVICE=interpreter torchrun --nproc_per_node 2 bench/context_parallel.py --cpu    # whether it runs, without times that mean anything
 """
 import argparse
+import contextlib
 import functools
 import os
 import random
@@ -133,6 +134,10 @@ def require_close(name, found, expected):
             raise SystemExit(f"{name}: {what} differs from one GPU's by {error:.3g} of its rms")
 
 
+def has_peers(args):
+    return not (args.no_peers or args.documents or args.window >= 0 or args.cpu)
+
+
 def contenders(args, ranks, layout, borders):
     """Returns attention over the rank's tokens, by name."""
     from fa2 import context_parallel as cp
@@ -144,7 +149,7 @@ def contenders(args, ranks, layout, borders):
             q, k, v, layout=layout, groups=n, causal=True, window_size=window)
     made["fa2, all_to_all"] = lambda q, k, v: cp.attention(
         q, k, v, layout=layout, scheme="all_to_all", causal=True, window_size=window)
-    if args.no_peers or args.documents or args.window >= 0 or ranks.cpu:
+    if not has_peers(args):
         return made
     made["ring_flash_attn"] = lambda q, k, v: ring_flash_attn()(q, k, v, causal=True)
     backends = torch.nn.attention.SDPBackend
@@ -201,7 +206,7 @@ def rows_of(args, ranks, tokens):
     forward, backward, whole = forward_and_backward(one_gpu(args, borders, ranks.device), tensors, d_out)
     expected = [shard(x) for x in whole]
     calls = {("one GPU", "forward"): forward, ("one GPU", "backward"): backward}
-    with torch_context(ranks, tokens):
+    with torch_context(ranks, tokens) if has_peers(args) else contextlib.nullcontext():
         for name, attend in contenders(args, ranks, layout, borders).items():
             try:
                 forward, backward, found = forward_and_backward(attend, [shard(x) for x in tensors], shard(d_out))
