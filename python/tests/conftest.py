@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,3 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if reason and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Any]:
+    """Ranks of gloo groups: RankPool."""
+    from rank_pool import rank_pool
+
+    with rank_pool() as made:
+        yield made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import pickle
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,25 +14,12 @@ torch = pytest.importorskip("torch")
 import fa2  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from fa2 import context_parallel as cp  # noqa: E402
-from rank_pool import RankPool, rank_pool  # noqa: E402
+from rank_pool import RankPool  # noqa: E402
+from shard_inputs import random, worst  # noqa: E402
 
 TOKENS = 96
 DOCUMENTS = [0, 10, 44, 96]
 HEADS, HEADS_KV, DIM = 4, 2, 64
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    with rank_pool() as made:
-        yield made
-
-
-def random(*shape: int, dtype: Any = torch.bfloat16, seed: int = 0) -> Any:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
-
-
-def worst(a: Any, b: Any) -> float:
-    return float((a.detach().double() - b.detach().double()).abs().max())
 
 
 def qkv(packed: bool = False, dtype: Any = torch.bfloat16) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -15,20 +14,11 @@ torch = pytest.importorskip("torch")
 import fa2  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from fa2 import context_parallel as cp  # noqa: E402
-from rank_pool import RankPool, rank_pool  # noqa: E402
+from rank_pool import RankPool  # noqa: E402
+from shard_inputs import random  # noqa: E402
 
 BATCH, HEADS, HEADS_KV, DIM, PAGE = 2, 6, 2, 64, 16
 ROWS = (48, 80, 32)  #: of each rank's cache, whole pages
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    with rank_pool() as made:
-        yield made
-
-
-def random(*shape: int, dtype: Any = torch.bfloat16, seed: int = 0) -> Any:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
 
 
 def exact(q: Any, k: Any, v: Any, softcap: float, sinks: Any, scale: float | None) -> tuple[Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ import fa2  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from fa2 import context_parallel as cp  # noqa: E402
 from fa2 import ring_flash_attn as rfa  # noqa: E402
-from rank_pool import RankPool, rank_pool  # noqa: E402
+from rank_pool import RankPool  # noqa: E402
+from shard_inputs import random, worst  # noqa: E402
 
 TOKENS = 96
 DOCUMENTS = [0, 24, 96]  # whose lengths are multiples of 2 * ranks, for 2 and 3 ranks
@@ -36,20 +36,6 @@ SIGNATURES = {
     for form, first in FORMS.items()
 }
 SIGNATURES["llama3_flash_attn_prepare_cu_seqlens"] = "cu_seqlens, causal, rank, world_size"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    with rank_pool() as made:
-        yield made
-
-
-def random(*shape: int, seed: int = 0) -> Any:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).bfloat16()
-
-
-def worst(a: Any, b: Any) -> float:
-    return float((a.detach().double() - b.detach().double()).abs().max())
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

@@ -7,7 +7,6 @@ import functools
 import pathlib
 import re
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,18 +18,13 @@ import fa2  # noqa: E402
 import fa2.torch_context_parallel  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from rank_pool import RankPool, rank_pool  # noqa: E402
+from rank_pool import RankPool  # noqa: E402
+from shard_inputs import random, worst  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 from torch.distributed.tensor.experimental import _attention, context_parallel  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 TOKENS = 48
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    with rank_pool() as made:
-        yield made
 
 
 def mesh_of(group: Any) -> DeviceMesh:
@@ -41,18 +35,10 @@ def mesh_of(group: Any) -> DeviceMesh:
     return DeviceMesh.from_group(group, "cpu")
 
 
-def random(*shape: int, seed: int = 0) -> Any:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).bfloat16()
-
-
 def qkv(head_dim: int = 64, head_dim_v: int = 64, heads_kv: int = 2, tokens: int = TOKENS) -> list[Any]:
     """Returns tensors of all tokens, (batch, heads, tokens, head_dim)."""
     shapes = ((4, head_dim), (heads_kv, head_dim), (heads_kv, head_dim_v))
     return [random(2, heads, tokens, dim, seed=seed) for seed, (heads, dim) in enumerate(shapes)]
-
-
-def worst(a: Any, b: Any) -> float:
-    return float((a.detach().double() - b.detach().double()).abs().max())
 
 
 def error_of(function: Any, *arguments: Any, **options: Any) -> str:
