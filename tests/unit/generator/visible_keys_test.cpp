@@ -91,6 +91,18 @@ TEST_CASE("visible keys: counts of pairs agree with the reference") {
   }
 }
 
+TEST_CASE("visible keys: pieces of queries count as queries that lie evenly in their sequence") {
+  for (AttentionProblem p : problems()) {
+    p.seqlen_q = p.seqlen_k;
+    const double whole = visible_pairs(p);
+    p.query_pieces = true, p.seqlen_q = p.seqlen_k / 4;
+    CAPTURE(to_string(p));
+    const double share =
+        p.seqlen_k == 0 ? 0 : static_cast<double>(p.seqlen_q) / static_cast<double>(p.seqlen_k);
+    CHECK(visible_pairs(p) == doctest::Approx(share * whole));
+  }
+}
+
 TEST_CASE("visible keys: the first and the last key that some query sees") {
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
