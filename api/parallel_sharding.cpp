@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fa2 {
 namespace {
@@ -64,15 +65,12 @@ int groups_of_gather(const ParallelRequest& request, const IntervalPlan& interva
     return 1;
   }
   if (request.options.groups > 0) return request.options.groups;
-  std::int64_t most = 0, most_keys = 0;
-  for (int rank = 0; rank < request.communicator.size(); ++rank) {
-    most = std::max(most, intervals.held[rank].count());
-    std::int64_t keys = 0;
-    for (const KeyTransfer& part : intervals.transfers)
-      if (part.to == rank) keys += part.keys.size();
-    most_keys = std::max(most_keys, keys);
-  }
-  return group_count(request.problem, most, most_keys * bytes_per_key(request), request.gpu.sm_count);
+  std::int64_t most = 0;
+  for (const RowsOfSlices& held : intervals.held) most = std::max(most, held.count());
+  std::vector<std::int64_t> arriving(intervals.held.size());  // keys, by rank
+  for (const KeyTransfer& part : intervals.transfers) arriving[part.to] += part.keys.size();
+  const std::int64_t bytes = *std::ranges::max_element(arriving) * bytes_per_key(request);
+  return group_count(request.problem, most, bytes, request.gpu.sm_count);
 }
 
 Choice gather_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
@@ -125,9 +123,9 @@ int groups_of_heads(const ParallelRequest& request, std::int64_t tokens) {
   AttentionProblem share = request.problem;
   share.varlen = false, share.batch = 1;
   share.heads_q /= ranks, share.heads_kv /= ranks;
-  const std::int64_t rows = request.entries() * tokens, row_bytes = (share.heads_q + share.heads_kv) *
-                                                                    (share.head_dim + share.head_dim_v) *
-                                                                    kElementBytes;
+  const std::int64_t rows = request.entries() * tokens;
+  const std::int64_t row_bytes =
+      (share.heads_q + share.heads_kv) * (share.head_dim + share.head_dim_v) * kElementBytes;
   return group_count(share, rows, rows / ranks * (ranks - 1) * row_bytes, request.gpu.sm_count);
 }
 

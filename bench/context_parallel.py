@@ -158,6 +158,7 @@ def contenders(args, ranks, layout, borders):
     return made
 
 
+@functools.cache
 def ring_flash_attn():
     import transformers.modeling_flash_attention_utils as utils
 

@@ -133,7 +133,7 @@ double visible_pairs(const AttentionProblem& problem) {
   if (p.query_pieces && p.seqlen_q < p.seqlen_k) {
     const double share = static_cast<double>(p.seqlen_q) / static_cast<double>(p.seqlen_k);
     p.seqlen_q = p.seqlen_k;
-    return share * visible_pairs(p);
+    return share * visible_pairs(p);  // of the whole sequence
   }
   return p.attention_chunk ? pairs_in_chunks(p) : pairs_in({p.seqlen_q, p.seqlen_k, first_diagonal(p)}, p);
 }

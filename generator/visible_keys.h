@@ -31,7 +31,7 @@ VisibleRows visible_queries(const AttentionProblem& problem, const VisibleRows& 
 std::int64_t visible_keys(const AttentionProblem& problem);
 
 /// Returns the pairs of a query and a key that it sees, for one sequence and query head. Exact up to 2^53. With varlen: for
-/// mean lengths. With query_pieces, of which only a call says where they are, as if queries lay evenly in their sequence.
+/// mean lengths. Only a call says where query_pieces are, so they count as queries that lie evenly in their sequence.
 double visible_pairs(const AttentionProblem& problem);
 
 /// Returns a bound of the keys that a query sees if windows, a causal mask or a chunk bound them on both sides; nullopt if they grow

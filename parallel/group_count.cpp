@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t kTileRows = 128, kTilesPerSm = 4;
 constexpr int kMostGroups = 8;
-/// What a group costs on two H200s, 0.13 ms, in bytes that arrive meanwhile over NVLink (docs/kernel-notes.md). With n groups bytes / n are
-/// exposed, so the sum is least where n^2 groups cost as much as all bytes.
+/// A group costs 0.13 ms on two H200s (docs/kernel-notes.md). So many bytes arrive meanwhile over NVLink. With n groups bytes / n are exposed, and
+/// the cost of n groups is least if n^2 groups cost as much as all bytes.
 constexpr double kBytesOfGroup = 26e6;
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 namespace fa2 {
 
-/// Group g arrives in stage g, and is computed one stage later. Its results go home two stages later, because an exchange follows the kernels of
-/// the stage before the last, and are complete in the next.
+/// Group g arrives in stage g, and is computed one stage later. An exchange follows the kernels of the stage before the last. So results go home two
+/// stages after that, and are complete in the next.
 std::vector<Stage> stages_of(int groups, bool with_returns) {
   std::vector<Stage> stages;
   const int count = groups + (with_returns ? 4 : 1);

@@ -13,8 +13,8 @@
 
 namespace fa2 {
 
-/// Memory of a kind for the groups that are under way; group g uses number g % kSlots. Two would suffice if an exchange ended before the kernels
-/// beside it. But persistent blocks may hold every SM until they end, so an exchange has the time of two groups.
+/// How many groups have memory of each kind at once. Group g uses slot g % kSlots. An exchange has the time of two groups, because persistent
+/// blocks may hold every SM until they end. With the time of one, two slots would suffice.
 inline constexpr int kSlots = 3;
 /// Where slots begin in a workspace; bytes.
 using SlotOffsets = std::array<std::size_t, kSlots>;
@@ -47,16 +47,17 @@ void run_stages(const std::vector<Stage>& stages, Communicator& communicator, St
     ~Join() { streams.join(stream); }
   } const join{streams, stream};
   streams.begin(stream);
-  for (const Stage& stage : stages) {
-    streams.begin_exchange();
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const Stage& stage = stages[i];
+    streams.begin_exchange(i);
     if (stage.gathers) engine.prepare(*stage.gathers);
     const std::vector<Transfer>& transfers = engine.transfers_of(stage);
     const std::uint64_t number =
         communicator.exchange(transfers.data(), transfers.size(), streams.exchanges());
-    streams.begin_kernels(stream);
+    streams.begin_kernels(i, stream);
     if (stage.completes) engine.complete(*stage.completes);
     if (stage.computes) engine.compute(*stage.computes);
-    streams.end_stage(stream);
+    streams.end_kernels(i, stream);
     communicator.wait(number);
   }
 }

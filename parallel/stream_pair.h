@@ -7,6 +7,7 @@
 #include <runtime/stream_event.h>
 
 #include <array>
+#include <cstddef>
 #include <exception>
 
 namespace fa2 {
@@ -19,28 +20,23 @@ class StreamPair {
 
   Stream exchanges() const { return exchanges_.get(); }
 
-  /// Lets exchanges begin only when all work on `kernels` so far has ended. Begins the first stage (stages.h).
+  /// Lets exchanges begin only when all work on `kernels` so far has ended. Stages 0, 1, ... follow (stages.h).
   void begin(Stream kernels) {
-    is_odd_ = false;
     for (StreamEvent& event : kernels_) event.record(kernels);
-    exchanged_[1].record(kernels);
   }
   /// Lets the stage's exchange begin only when the kernels of the stage before the last have ended.
-  void begin_exchange() { kernels_[is_odd_].hold(exchanges()); }
+  void begin_exchange(std::size_t stage) { kernels_[stage % 2].hold(exchanges()); }
   /// Ends the stage's exchange, and lets its kernels begin only when the exchange of the stage before has ended.
-  void begin_kernels(Stream kernels) {
-    exchanged_[is_odd_].record(exchanges());
-    exchanged_[!is_odd_].hold(kernels);
+  void begin_kernels(std::size_t stage, Stream kernels) {
+    exchanged_[stage % 2].record(exchanges());
+    if (stage > 0) exchanged_[(stage - 1) % 2].hold(kernels);
   }
-  void end_stage(Stream kernels) {
-    kernels_[is_odd_].record(kernels);
-    is_odd_ = !is_odd_;
-  }
+  void end_kernels(std::size_t stage, Stream kernels) { kernels_[stage % 2].record(kernels); }
 
   /// Lets later work on `kernels` begin only when all exchanges so far have ended. Logs errors.
   void join(Stream kernels) noexcept try {
-    joined_.record(exchanges());
-    joined_.hold(kernels);
+    exchanged_[0].record(exchanges());
+    exchanged_[0].hold(kernels);
   } catch (const std::exception& error) {
     log().warn("{}", error.what());
   }
@@ -49,8 +45,6 @@ class StreamPair {
   OwnedStream exchanges_;
   std::array<StreamEvent, 2> kernels_;    ///< the ends of the last two stages' kernels
   std::array<StreamEvent, 2> exchanged_;  ///< and of their exchanges
-  StreamEvent joined_;
-  bool is_odd_ = false;  ///< the stage's number
 };
 
 }  // namespace fa2

@@ -156,9 +156,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "stages: keys of a group arrive while the one before is computed, and gradients of the one two before "
-    "that "
-    "go home") {
+    "stages: keys of a group arrive a stage before it is computed, and its gradients go home two stages "
+    "later") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
   const GatherPlan plan = plan_gather(intervals, 0, head_groups(1, 2, 9));
   CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});

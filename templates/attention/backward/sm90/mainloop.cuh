@@ -59,8 +59,8 @@ struct BackwardMainloopSm90 {
 
   template <bool kFirst>
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
-    // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
-    // the scores.
+    // Computes the descriptors again, so that they take no registers from the scores. With ping-pong it is the
+    // other warpgroup's turn.
     if constexpr (Config::pingpong > 0 || Config::score_tiles != 0 || Config::float32_dk_dv)
       dq.shared.base = ptx::renewed(dq.shared.base);
     compute_operands(order, at);
