@@ -94,6 +94,7 @@ Bucket bucket_of(const PlannedProblem& problem, KernelPass pass) {
   PlannedProblem p = problem.normalized();
   p.lse_base = LseBase::natural;  // it costs the same
   p.float32_dk_dv = false;        // as does this
+  p.float32_dq = false;           // and this
   p.float32_out = false;          // and this
   p.max_logits &= pass == KernelPass::forward;
   const auto heads_q = static_cast<double>(p.heads_q);

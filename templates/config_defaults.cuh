@@ -30,6 +30,7 @@ struct ConfigDefaults {
   static constexpr int lse_base = 0;
   static constexpr bool max_logits = false;
   static constexpr bool float32_dk_dv = false;
+  static constexpr bool float32_dq = false;
   static constexpr bool float32_out = false;
   static constexpr bool score_text = false;
   static constexpr int tile_m = 64;

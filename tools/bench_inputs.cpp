@@ -96,7 +96,7 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
   const std::size_t d_out = direction == Direction::backward ? sizes.out : 0;
   if (direction == Direction::backward) {
     lse_ = DeviceBuffer(sizes.lse * sizeof(float));
-    dq_ = elements(sizes.q);
+    dq_ = elements(sizes.q << std::ranges::any_of(problems, &AttentionProblem::float32_dq));
     const bool are_floats = std::ranges::any_of(problems, &AttentionProblem::float32_dk_dv);
     dk_ = elements(sizes.k << are_floats);
     dv_ = elements(sizes.v << are_floats);

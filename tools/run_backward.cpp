@@ -150,7 +150,8 @@ RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& u
   std::list<DeviceBuffer> memory;
   for (Gradient& gradient : gradients) {
     gradient.tensor = in.*gradient.fields.input;
-    if (in.problem.float32_dk_dv && gradient.fields.wanted != &Gradients::dq) gradient.tensor.hold_floats();
+    const bool is_of_queries = gradient.fields.wanted == &Gradients::dq;
+    if (is_of_queries ? in.problem.float32_dq : in.problem.float32_dk_dv) gradient.tensor.hold_floats();
     memory.push_back(unwritten(gradient.tensor.memory().size(), stream));
     args.*gradient.fields.data = memory.back().data();
     args.*gradient.fields.strides = args.forward.*gradient.fields.strides_of_input;

@@ -180,7 +180,9 @@ constexpr KernelKind of_keys(KernelPass pass) {
 constexpr KernelKind kernels::backward_dq_sm80 = [] {
   KernelKind kind = of_products<KernelId::backward_dq_sm80>(
       KernelPass::dq, "attention/backward/sm80/queries.cu", "fa2_backward_queries");
-  kind.reads = is_backward_trait_without_keys;
+  kind.reads = [](std::string_view trait) {
+    return is_backward_trait_without_keys(trait) || trait == "float32_dq";
+  };
   return kind;
 }();
 constexpr KernelKind kernels::backward_captures = [] {

@@ -150,7 +150,8 @@ constexpr KernelKind kernels::backward_convert_sm80 = {
     .constants = [](const KernelSpec& spec) { return std::vector<RenderedConstant>{adds_four(spec.arch)}; },
     .reads =
         [](std::string_view trait) {
-          return is_backward_trait_without_lse(trait) && is_backward_trait_without_scores(trait);
+          return trait == "float32_dq" ||
+                 (is_backward_trait_without_lse(trait) && is_backward_trait_without_scores(trait));
         },
 };
 

@@ -55,12 +55,12 @@ constexpr bool is_row_trait(std::string_view trait) {
 
 /// Returns whether a forward kernel reads the trait.
 constexpr bool is_forward_trait(std::string_view trait) {
-  return trait != "float32_dk_dv";
+  return trait != "float32_dk_dv" && trait != "float32_dq";
 }
 
 /// Returns whether a kernel that reads LSE and stores dK or dV reads the trait.
 constexpr bool is_backward_trait(std::string_view trait) {
-  return trait != "max_logits" && trait != "float32_out";
+  return trait != "max_logits" && trait != "float32_out" && trait != "float32_dq";
 }
 /// Like is_backward_trait(), for kernels that get LSE in base 2 from another one, or read none.
 constexpr bool is_backward_trait_without_lse(std::string_view trait) {

@@ -34,7 +34,8 @@ struct BackwardArgs {
   const float* d_lse = nullptr;
 
   /// Gradients of Q, K and V, shaped like them. A pointer must be null if and only if the plan does not compute that gradient. Rows
-  /// that take part in no score get 0. Kernels do not write rows of no sequence. dK and dV are float32 with float32_dk_dv.
+  /// that take part in no score get 0. Kernels do not write rows of no sequence. With float32_dk_dv
+  /// dK and dV are float32, and dQ with float32_dq.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
@@ -71,7 +72,11 @@ struct BackwardArgs {
             .shape("(heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q)")
             .optional()
             .help("gradient of LSE"),
-        row("dq", &B::dq, &B::dq_strides).shape(AttentionArgs::kQueryShape).optional().help("gradient of Q"),
+        row("dq", &B::dq, &B::dq_strides)
+            .shape(AttentionArgs::kQueryShape)
+            .or_type("float32", "float32_dq")
+            .optional()
+            .help("gradient of Q"),
         row("dk", &B::dk, &B::dk_strides)
             .shape("(total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim)")
             .or_type("float32", "float32_dk_dv")

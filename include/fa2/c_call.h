@@ -67,8 +67,10 @@ typedef struct fa2_problem {
   int32_t lse_base; /* the base of the logarithm in LSE; 0: natural, 1: two */
   int32_t max_logits; /* the largest logit of each head is written; 0 or 1 */
   int32_t float32_dk_dv; /* dK and dV are float32: parts of a sum; 0 or 1 */
+  int32_t float32_dq; /* dQ is float32: a part of a sum; 0 or 1 */
   int32_t float32_out; /* O is float32: a part of a merge; 0 or 1 */
   int32_t sm_margin; /* SMs that persistent kernels leave to other kernels */
+  int32_t reserved; /* 0 */
   int64_t window_left; /* sliding window: how many keys before its own a query sees */
   int64_t window_right; /* how many keys after its own a query sees */
   int64_t attention_chunk; /* chunked local attention: a query sees only keys of its own chunk of so many */
@@ -82,7 +84,7 @@ typedef struct fa2_problem {
   int64_t total_k; /* keys of all sequences, packed; 0: batched */
   int64_t page_count; /* pages that K and V have */
 } fa2_problem;
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}
 
 /* fa2::AttentionArgs */
 typedef struct fa2_args {
@@ -162,8 +164,8 @@ typedef struct fa2_backward_args {
   fa2_tensor d_out;
   /* gradient of LSE; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
   const float* d_lse;
-  /* gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim);
-   * optional */
+  /* gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); or
+   * float32; optional */
   fa2_tensor dq;
   /* gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim);
    * or float32; optional */
@@ -324,7 +326,8 @@ enum {
   FA2_D_OUT = 17,
   /* d_lse: (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
   FA2_D_LSE = 18,
-  /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); optional */
+  /* dq: (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); or float32;
+   * optional */
   FA2_GRAD_Q = 19,
   /* dk: (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim); or float32;
    * optional */

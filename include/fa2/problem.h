@@ -82,9 +82,11 @@ struct AttentionProblem {
   /// The call also writes the largest logit of each batch entry and query head (AttentionArgs::max_logits). Gradients ignore this
   /// field.
   bool max_logits = false;
-  /// dK and dV are float32, not rounded: parts of a sum, as over the shards of a sequence in context parallelism. dQ keeps the
-  /// problem's dtype. Forwards ignore this field.
+  /// dK and dV are float32, not rounded: parts of a sum, as over the shards of a sequence in context parallelism. Forwards ignore this
+  /// field.
   bool float32_dk_dv = false;
+  /// So is dQ, as over the keys that arrive one after the other.
+  bool float32_dq = false;
   /// O is float32, not rounded, and out_strides count its elements: parts that are merged later, as over the ranks that share keys. Q
   /// keeps the problem's dtype. Gradients need false.
   bool float32_out = false;
@@ -158,6 +160,7 @@ struct AttentionProblem {
         row("lse_base", &P::lse_base).option("lse_base").help("the base of the logarithm in LSE"),
         row("max_logits", &P::max_logits).help("the largest logit of each head is written"),
         row("float32_dk_dv", &P::float32_dk_dv).help("dK and dV are float32: parts of a sum"),
+        row("float32_dq", &P::float32_dq).help("dQ is float32: a part of a sum"),
         row("float32_out", &P::float32_out).help("O is float32: a part of a merge"),
         row("sm_margin", &P::sm_margin)
             .option("sm_margin")

@@ -97,6 +97,7 @@ FLAGS = {
     "batch_invariant": "the bits of a sequence do not depend on the batch",
     "max_logits": "the largest logit of each head is written",
     "float32_dk_dv": "dK and dV are float32: parts of a sum",
+    "float32_dq": "dQ is float32: a part of a sum",
     "float32_out": "O is float32: a part of a merge",
     # end of problem flags
 }

@@ -92,6 +92,7 @@ def precompile(
     batch_invariant: bool | Iterable[bool] = False,
     max_logits: bool | Iterable[bool] = False,
     float32_dk_dv: bool | Iterable[bool] = False,
+    float32_dq: bool | Iterable[bool] = False,
     float32_out: bool | Iterable[bool] = False,
     # end of flag parameters
     head_dim_v: int = 0,

@@ -65,4 +65,21 @@ FA2_DEVICE void store_floats(const Destination& destination, const AccumulatorTi
   }
 }
 
+/// Stores a warp's accumulators of the transpose: their rows are columns of `destination` from `first_col` on, and their columns its rows.
+/// Eight threads store eight adjacent columns, which are one sector of memory. Rows outside `rows`, and columns from destination.cols on, are
+/// not stored.
+template <int kN, class Destination, class Rows>
+FA2_DEVICE void store_transposed_floats(const Destination& destination, const AccumulatorTile<1, kN>& tile,
+                                        int first_col, const Rows& rows) {
+  FA2_UNROLL
+  for (int n = 0; n < kN; ++n) {
+    FA2_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = 8 * n + fragment_col() + i % 2, col = first_col + 8 * (i / 2) + fragment_row();
+      if (rows.has(row) && col < Destination::cols)
+        ptx::st_global_f32(destination.row(row) + col, tile.value[0][n][i]);
+    }
+  }
+}
+
 }  // namespace fa2

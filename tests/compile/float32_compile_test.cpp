@@ -37,6 +37,25 @@ std::vector<KernelSource> float32_gradient_kernels() {
   return std::move(kernels).list();
 }
 
+/// Returns kernels that store dQ in float32, in which any two choices meet.
+std::vector<KernelSource> float32_query_gradient_kernels() {
+  using enum KernelPass;
+  constexpr int kHeadDims[] = {64, 72, 128, 256};
+  Kernels kernels;
+  for (const Combination& c : pairwise({std::size(kFamilies), std::size(kHeadDims), 2, 3, 2})) {
+    const Arch& arch = *find_arch(kFamilies[c[0]]);
+    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[3] == 1], 4096);
+    p.dtype = c[4] == 0 ? DType::f16 : DType::bf16;
+    p.varlen = c[3] == 2;
+    p.float32_dq = true;
+    if (c[4] == 1) p.row_alignment = RowAlignment::element;
+    const auto choices = heuristic_choices(p, arch, c[2] == 0 ? dq : dq_dk_dv);
+    if (choices.empty()) continue;
+    kernels.add(p, c[2] == 0 ? choices[0].config : conversion_of(choices[0].config).config, arch);
+  }
+  return std::move(kernels).list();
+}
+
 /// Returns the fused kernels on wgmma that sharded sequences use: their registers are full, so every one is compiled.
 std::vector<KernelSource> sharded_gradient_kernels() {
   const Arch& arch = *find_arch("sm_90a");
@@ -87,6 +106,11 @@ TEST_CASE("the heuristic's kernels for float32 O compile without spills") {
 TEST_CASE("the heuristic's kernels for float32 dK and dV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(float32_gradient_kernels());
+}
+
+TEST_CASE("the heuristic's kernels for float32 dQ compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(float32_query_gradient_kernels());
 }
 
 TEST_CASE("the first choices for gradients of sharded sequences compile without spills") {

@@ -92,8 +92,8 @@ BUGS = {
     ],
     "convert.cuh": [
         ("backward_convert", "conversion before the last addition", "ptx::wait_for_launches_before();", "", "backward on wgmma"),
-        ("backward_convert", "transposed sums converted as if they were not", "if constexpr (!Sums::transposed)",
-         "if constexpr (true)", "backward on wgmma"),
+        ("backward_convert", "transposed sums converted as if they were not", "} else if constexpr (!Sums::transposed)",
+         "} else if constexpr (true)", "backward on wgmma"),
         ("backward_convert", "dQ of the neighbour's sums", "first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile",
          "first_sum_tile(shape, at.batch, 2 * Config::tile_m) + at.q_tile", "backward varlen on wgmma"),
     ],

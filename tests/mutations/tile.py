@@ -51,6 +51,8 @@ BUGS = {
     "float_rows.cuh": [
         ("store_floats", "float32 rows beyond the last", "if (!rows.has(row)) continue;", "", "float32 dK and dV"),
         ("store_floats", "float32 sums that are not scaled", "v[2 * half] * scale", "v[2 * half]", "float32 dK and dV"),
+        ("store_transposed_floats", "dQ that was summed as its transpose, eight columns too far", "8 * (i / 2)", "8 * (i % 2)", "float32 dQ"),
+        ("store_transposed_floats", "columns that a row has not", "&& col < Destination::cols", "", "float32 dQ"),
         ("store_two", "two floats at an address of one", "if constexpr (kAligned) return", "return", "float32 dK and dV"),
     ],
     "put_rows.cuh": [

@@ -3,9 +3,10 @@
 // Launch: one thread block per query tile and head, and more before these that merge the parts of key tiles
 // (key_parts.cuh).
 // Block: a thread loads what one consumer thread of dq_dk_dv accumulated; the block stores dQ through shared
-// memory.
+// memory, or in float32 straight from registers.
 #pragma once
 
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/key_parts.cuh"
 #include "attention/backward/sums.cuh"
 #include "attention/common/varlen_tiles.cuh"
@@ -34,6 +35,9 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
       head * Sums::tiles(params.statistic_rows) + first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile;
   const int warpgroup = ptx::warp_index() / 4, warp = ptx::warp_index() % 4;
   const int tile_row = at.q_tile * Config::tile_m;
+  const auto destination = gradient_rows<Config::float32_dq, Config::head_dim>(
+      params.dq, params.dq_strides, shape.q_entry, at.head, static_cast<i64>(shape.q_begin) + tile_row);
+  const RowsBefore rows{shape.seqlen_q - tile_row};
   const SharedTile<Config::tile_m, kCols> tile{ptx::dynamic_shared()};
   FA2_UNROLL
   for (int m = 0; m < Sums::m_tiles; ++m) {
@@ -44,7 +48,12 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
                   [&](float(&value)[4], int j) { ptx::ld_global_v4_f32(from + j * Sums::stride, value); });
     for_each_score(dq, [&](float& value) { value *= attention.scale; });
     const int warp_row = 64 * m_tile + 16 * warp;
-    if constexpr (!Sums::transposed) {
+    if constexpr (Config::float32_dq) {
+      if constexpr (Sums::transposed)
+        store_transposed_floats(destination, dq, warp_row, rows);
+      else
+        store_floats<Config::rows_are_16_byte_aligned>(destination, dq, 1.0f, warp_row, rows);
+    } else if constexpr (!Sums::transposed) {
       round_into_tile<Element>(tile, warp_row, dq);
     } else if (warp_row < kCols) {
       FA2_UNROLL
@@ -53,12 +62,11 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
                                round_to_operand_a<Element>(dq, k).pair[0]);
     }
   }
-  ptx::bar_sync();
-  const auto destination = head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
-                                                       static_cast<i64>(shape.q_begin) + tile_row);
-  for (int row = 16 * ptx::warp_index(); row < Config::tile_m; row += 16 * Config::warps)
-    store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row,
-                                                     RowsBefore{shape.seqlen_q - tile_row});
+  if constexpr (!Config::float32_dq) {
+    ptx::bar_sync();
+    for (int row = 16 * ptx::warp_index(); row < Config::tile_m; row += 16 * Config::warps)
+      store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row, rows);
+  }
 }
 
 }  // namespace fa2

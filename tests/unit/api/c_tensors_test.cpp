@@ -55,7 +55,8 @@ TEST_CASE("c tensors: a wrong dtype") {
       const bool is_output =
           (call.operation == DescribedCall::attention || call.operation == DescribedCall::backward) &&
           i == FA2_OUT;
-      const bool may_be_float32 = (is_part || is_output) && dtype == FA2_FLOAT32;
+      const bool is_dq = call.operation == DescribedCall::backward && i == FA2_GRAD_Q;
+      const bool may_be_float32 = (is_part || is_output || is_dq) && dtype == FA2_FLOAT32;
       const bool is_same = tensor.dtype == dtype;
       tensor.dtype = dtype;
       return !is_same && !may_be_float32;

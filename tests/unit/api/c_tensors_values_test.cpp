@@ -173,6 +173,14 @@ TEST_CASE("c tensors: dK and dV tell whether they are float32, each alone and bo
   CHECK(call.problem.float32_dk_dv == 1);
 }
 
+TEST_CASE("c tensors: dQ tells whether it is float32, whatever dK and dV are") {
+  DescribedCall call = packed_backward();
+  call[FA2_GRAD_Q].dtype = FA2_FLOAT32;
+  REQUIRE(call.bind() == FA2_OK);
+  CHECK(call.problem.float32_dq == 1);
+  CHECK(call.problem.float32_dk_dv == 0);
+}
+
 TEST_CASE("c tensors: O tells whether it is float32") {
   DescribedCall call = packed_attention();
   REQUIRE(call.bind() == FA2_OK);

@@ -38,7 +38,7 @@ int log2_of(const Bucket& bucket, std::string_view size) {
 TEST_CASE("bucket: largest logits count in the forward alone, the base of LSE and float32 outputs nowhere") {
   PlannedProblem p({.head_dim = 64, .seqlen_q = 512, .seqlen_k = 512}, {}), changed = p;
   changed.lse_base = LseBase::two;
-  changed.float32_dk_dv = changed.float32_out = true;
+  changed.float32_dk_dv = changed.float32_dq = changed.float32_out = true;
   CHECK(bucket_of(changed) == bucket_of(p));
   changed.max_logits = true;
   CHECK(bucket_of(changed) != bucket_of(p));

@@ -97,8 +97,10 @@ std::string json_of(const PlannedProblem& problem) {
 }
 
 /// Returns the key of a kernel that computes the problem, or its gradients of K and V.
-std::string key_of(const PlannedProblem& problem, bool of_gradients) {
-  const KernelId kernel = of_gradients             ? KernelId::backward_dk_dv_sm80
+/// Returns the key of a kernel that reads the field.
+std::string key_of(const PlannedProblem& problem, std::string_view field) {
+  const KernelId kernel = field == "float32_dk_dv" ? KernelId::backward_dk_dv_sm80
+                          : field == "float32_dq"  ? KernelId::backward_dq_sm80
                           : problem.values_in_keys ? KernelId::forward_wide
                                                    : KernelId::forward_sm80;
   return render({traits_of(problem), default_config(kernel), *find_arch("sm_80")}).key;
@@ -143,7 +145,7 @@ TEST_CASE("problem's fields: each counts in comparison, hash, text, JSON and buc
     // These change neither what is read nor what is computed.
     const bool is_same_bucket = change.name == "page_count" || change.name == "sm_margin" ||
                                 change.name == "lse_base" || change.name == "float32_dk_dv" ||
-                                change.name == "float32_out";
+                                change.name == "float32_dq" || change.name == "float32_out";
     CHECK((bucket_of(before) == bucket_of(after)) == is_same_bucket);
   }
 }
@@ -155,8 +157,7 @@ TEST_CASE("problem's fields: fields that specialise are traits; names, keys and 
     CHECK((a == b) != change.specialises);
     CHECK((to_string(a) == to_string(b)) != change.specialises);
     CHECK((flags_of(a) == flags_of(b)) != change.specialises);
-    const bool of_gradients = change.name == "float32_dk_dv";
-    CHECK((key_of(change.before, of_gradients) == key_of(change.after, of_gradients)) != change.specialises);
+    CHECK((key_of(change.before, change.name) == key_of(change.after, change.name)) != change.specialises);
   }
 }
 

@@ -219,6 +219,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("render: only kernels that store dQ know whether it is float32") {
+  const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_dq = true};
+  for (const KernelKind* kind : kernel_kinds()) {
+    CAPTURE(kind->name());
+    const Arch& arch = *find_arch("sm_90a");
+    const auto key_of = [&](const AttentionProblem& problem) {
+      return render({traits_of({problem.normalized(), {}}), kind->default_config, arch}).key;
+    };
+    if (why_rejected({traits_of({plain.normalized(), {}}), kind->default_config, arch})) continue;
+    const bool stores = kind->pass == KernelPass::dq || kind->pass == KernelPass::dq_convert;
+    CHECK((key_of(floats) != key_of(plain)) == stores);
+  }
+}
+
 TEST_CASE("render: only forward kernels know whether O is float32, and kernels of gradients refuse it") {
   const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_out = true};
   for (const KernelKind* kind : kernel_kinds()) {

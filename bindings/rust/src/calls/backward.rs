@@ -52,8 +52,8 @@ pub struct Backward<'a> {
     pub d_out: Tensor<'a>,
     /// gradient of LSE; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional
     pub d_lse: Option<Tensor<'a>>,
-    /// gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim);
-    /// optional
+    /// gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim); or
+    /// float32; optional
     pub dq: Option<TensorMut<'a>>,
     /// gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim);
     /// or float32; optional

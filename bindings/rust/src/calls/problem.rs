@@ -46,6 +46,8 @@ pub struct Problem {
     pub max_logits: bool,
     /// dK and dV are float32: parts of a sum
     pub float32_dk_dv: bool,
+    /// dQ is float32: a part of a sum
+    pub float32_dq: bool,
     /// O is float32: a part of a merge
     pub float32_out: bool,
     /// SMs that persistent kernels leave to other kernels
@@ -94,6 +96,7 @@ impl Default for Problem {
             lse_base: LseBase::default(),
             max_logits: false,
             float32_dk_dv: false,
+            float32_dq: false,
             float32_out: false,
             sm_margin: 0,
             score_text: 0,
@@ -133,6 +136,7 @@ impl Problem {
         problem.lse_base = self.lse_base as i32;
         problem.max_logits = i32::from(self.max_logits);
         problem.float32_dk_dv = i32::from(self.float32_dk_dv);
+        problem.float32_dq = i32::from(self.float32_dq);
         problem.float32_out = i32::from(self.float32_out);
         problem.sm_margin = self.sm_margin;
         problem.score_text = self.score_text;

@@ -52,10 +52,14 @@ c_struct! {
         pub max_logits: i32 = 0,
         /// dK and dV are float32: parts of a sum; 0 or 1
         pub float32_dk_dv: i32 = 0,
+        /// dQ is float32: a part of a sum; 0 or 1
+        pub float32_dq: i32 = 0,
         /// O is float32: a part of a merge; 0 or 1
         pub float32_out: i32 = 0,
         /// SMs that persistent kernels leave to other kernels
         pub sm_margin: i32 = 0,
+        /// 0
+        pub reserved: i32 = 0,
         /// sliding window: how many keys before its own a query sees
         pub window_left: i64 = 0,
         /// how many keys after its own a query sees
@@ -188,7 +192,7 @@ c_struct! {
         /// optional
         pub d_lse: *const f32 = null(),
         /// gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q,
-        /// head_dim); optional
+        /// head_dim); or float32; optional
         pub dq: fa2_tensor = fa2_tensor::default(),
         /// gradient of K; (total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv,
         /// head_dim); or float32; optional

@@ -5,6 +5,7 @@
 // Warp: converts 16 rows, through its own part of shared memory.
 #pragma once
 
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/key_parts.cuh"
 #include "attention/backward/sm80/store.cuh"
 #include "attention/backward/sm80/sums.cuh"
@@ -26,11 +27,11 @@ FA2_DEVICE void backward_convert_sm80(const BackwardParams& params) {
   const float* const from = Sums::address(params, shape, at.head, tile_row + warp_row, 0);
   AccumulatorTile<1, Sums::padded_dim / 8> dq;
   for_each_four(dq, [&](float(&value)[4], int j) { Sums::load(from + j * Sums::block_floats, value); });
-  store_gradient<Config>(SharedTile<Config::tile_m, Sums::padded_dim>{ptx::dynamic_shared()}, warp_row, dq,
-                         attention.scale,
-                         head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
-                                                     static_cast<i64>(shape.q_begin) + tile_row),
-                         shape.seqlen_q - tile_row);
+  store_gradient<Config>(
+      SharedTile<Config::tile_m, Sums::padded_dim>{ptx::dynamic_shared()}, warp_row, dq, attention.scale,
+      gradient_rows<Config::float32_dq, Config::head_dim>(
+          params.dq, params.dq_strides, shape.q_entry, at.head, static_cast<i64>(shape.q_begin) + tile_row),
+      shape.seqlen_q - tile_row);
 }
 
 }  // namespace fa2

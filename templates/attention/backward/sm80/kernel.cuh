@@ -9,7 +9,7 @@
 // and V, or from registers in float32.
 #pragma once
 
-#include "attention/backward/key_gradient_rows.cuh"
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/key_parts.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/score_gradient.cuh"
@@ -162,8 +162,8 @@ struct KeyTileSm80 {
  private:
   template <int kCols>
   FA2_DEVICE auto gradient_rows(void* data, const Strides& strides) const {
-    return key_gradient_rows<Config, kCols>(data, strides, shape().k_entry, at.head,
-                                            static_cast<i64>(shape().k_begin) + first_row());
+    return fa2::gradient_rows<Config::float32_dk_dv, kCols>(data, strides, shape().k_entry, at.head,
+                                                            static_cast<i64>(shape().k_begin) + first_row());
   }
 };
 

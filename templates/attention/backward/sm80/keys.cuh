@@ -8,7 +8,7 @@
 // V, or from registers in float32.
 #pragma once
 
-#include "attention/backward/key_gradient_rows.cuh"
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sm80/ring.cuh"
@@ -103,13 +103,13 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
   const int rows = shape.seqlen_k - tile_row;
   if constexpr (Config::computes_dk)
     store_gradient<Config>(k, warp_row, gradients.dk, attention.scale,
-                           key_gradient_rows<Config, Config::head_dim>(params.dk, params.dk_strides,
-                                                                       shape.k_entry, kv_head, first_row),
+                           gradient_rows<Config::float32_dk_dv, Config::head_dim>(
+                               params.dk, params.dk_strides, shape.k_entry, kv_head, first_row),
                            rows);
   if constexpr (Config::computes_dv)
     store_gradient<Config>(v, warp_row, gradients.dv, value_gradient_scale<Config>(attention),
-                           key_gradient_rows<Config, Config::head_dim_v>(params.dv, params.dv_strides,
-                                                                         shape.k_entry, kv_head, first_row),
+                           gradient_rows<Config::float32_dk_dv, Config::head_dim_v>(
+                               params.dv, params.dv_strides, shape.k_entry, kv_head, first_row),
                            rows);
 }
 

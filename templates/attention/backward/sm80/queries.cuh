@@ -6,6 +6,7 @@
 // Shared memory: Q and dO, then the ring of K and V (layout.cuh). dQ leaves through Q.
 #pragma once
 
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sm80/ring.cuh"
 #include "attention/backward/sm80/store.cuh"
@@ -56,10 +57,11 @@ struct QueryGradient {
   FA2_DEVICE void store(const BackwardParams& params, const SequenceShape& shape, const TileCoordinates& at,
                         typename Layout::OwnTile tile, int warp_row) {
     const int tile_row = at.q_tile * Config::tile_m;
-    store_gradient<Config>(tile, warp_row, dq, params.attention.scale,
-                           head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
-                                                       static_cast<i64>(shape.q_begin) + tile_row),
-                           shape.seqlen_q - tile_row);
+    store_gradient<Config>(
+        tile, warp_row, dq, params.attention.scale,
+        gradient_rows<Config::float32_dq, Config::head_dim>(
+            params.dq, params.dq_strides, shape.q_entry, at.head, static_cast<i64>(shape.q_begin) + tile_row),
+        shape.seqlen_q - tile_row);
   }
 };
 

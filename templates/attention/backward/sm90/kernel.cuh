@@ -12,7 +12,7 @@
 // through K and V, or from registers in float32.
 #pragma once
 
-#include "attention/backward/key_gradient_rows.cuh"
+#include "attention/backward/gradient_rows.cuh"
 #include "attention/backward/sm90/bias_gradient.cuh"
 #include "attention/backward/sm90/bulk_sums.cuh"
 #include "attention/backward/sm90/exchange.cuh"
@@ -62,10 +62,10 @@ struct KeyGradientStore {
                         void* data, const Strides& strides) const {
     if constexpr (Config::float32_dk_dv) {
       const SequenceShape& shape = work.shape();
-      store_floats<true>(key_gradient_rows<Config, kCols>(data, strides, shape.k_entry, work.at.head,
-                                                          static_cast<i64>(shape.k_begin) + first_key),
-                         gradient, scale, 16 * (ptx::warp_index() % 4),
-                         RowsBefore{shape.seqlen_k - first_key});
+      store_floats<true>(
+          gradient_rows<Config::float32_dk_dv, kCols>(data, strides, shape.k_entry, work.at.head,
+                                                      static_cast<i64>(shape.k_begin) + first_key),
+          gradient, scale, 16 * (ptx::warp_index() % 4), RowsBefore{shape.seqlen_k - first_key});
     } else {
       for_each_score(gradient, [&](float& value) { value *= scale; });
       stage_output<typename Config::Element>(tile, gradient);

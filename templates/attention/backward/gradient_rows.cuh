@@ -1,4 +1,4 @@
-// Rows of dK and dV in memory.
+// Rows of gradients in memory.
 #pragma once
 
 #include "attention/common/head_rows.cuh"
@@ -6,10 +6,10 @@
 
 namespace fa2 {
 
-/// Returns the rows of one key/value head in dK or dV, beginning with `row`.
-template <class Config, int kCols>
-FA2_DEVICE auto key_gradient_rows(void* data, const Strides& strides, int batch, int head, i64 row) {
-  if constexpr (Config::float32_dk_dv) {
+/// Returns the rows of one head in dQ, dK or dV, beginning with `row`.
+template <bool kFloat32, int kCols>
+FA2_DEVICE auto gradient_rows(void* data, const Strides& strides, int batch, int head, i64 row) {
+  if constexpr (kFloat32) {
     return FloatRows<kCols>{static_cast<float*>(data) + batch * strides.batch_stride +
                                 head * strides.head_stride + row * strides.row_stride,
                             strides.row_stride};
