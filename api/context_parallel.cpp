@@ -75,8 +75,8 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
     PlanMaker make;
     make.forward = [&](const AttentionProblem& p) { return plan(p, gpu.ordinal, options.plan); };
     if (options.gradients)
-      make.backward = [&](const AttentionProblem& p) {
-        return backward_plan(p, gpu.ordinal, request.gradients, options.plan);
+      make.backward = [&](const AttentionProblem& p, const Gradients& gradients) {
+        return backward_plan(p, gpu.ordinal, gradients, options.plan);
       };
     const auto load = [&](Operation operation) {
       return [&, operation](const RowKernel& kernel) {

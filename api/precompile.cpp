@@ -111,8 +111,8 @@ void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChoose
       return add_forward(request, scope, chooser, requests, seen);
     case Operation::backward:
       for (const KernelPass pass : kBackwardPasses) add_pass(request, pass, scope, chooser, requests, seen);
-      if (problem.float32_dk_dv)
-        add_row_kernel(sum_kernel(problem), "the only kernel that adds gradients of ranks", target, requests,
+      if (problem.float32_dk_dv || problem.float32_dq)
+        add_row_kernel(sum_kernel(problem), "the only kernel that adds gradients in parts", target, requests,
                        seen);
       return;
     case Operation::append:

@@ -3,7 +3,7 @@
 #include <parallel/element_sizes.h>
 #include <parallel/gather_engine.h>
 #include <parallel/tensor_places.h>
-#include <planning/append.h>
+#include <planning/row_kernels.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,10 +13,6 @@ namespace {
 
 std::shared_ptr<const Plan> shared(Plan plan) {
   return std::make_shared<const Plan>(std::move(plan));
-}
-
-std::vector<std::int32_t> table_of(const std::vector<std::int64_t>& values) {
-  return {values.begin(), values.end()};
 }
 
 }  // namespace
@@ -39,17 +35,7 @@ const BackwardPlan* GatherEngine::backward() const {
 
 void GatherEngine::add_tables() {
   const std::int64_t tokens = of_.shard.seqlen_q;
-  if (of_.work.is_packed()) {
-    std::vector<std::int64_t> queries{0}, keys{0}, pieces;
-    for (const LocalSequence& s : of_.work.sequences) {
-      queries.push_back(s.queries.end);
-      keys.push_back(s.keys.end);
-      pieces.insert(pieces.end(), {s.split, s.first, s.second});
-    }
-    cu_seqlens_q_ = tables_.add(table_of(queries));
-    cu_seqlens_k_ = tables_.add(table_of(keys));
-    if (of_.work.problem.query_pieces) pieces_ = tables_.add(table_of(pieces));
-  }
+  sequences_ = SequenceTables(of_.work, tables_);
   const std::vector<std::int32_t> sums = sum_table(of_.gather, tokens);
   parts_ = tokens == 0 ? 1 : static_cast<std::int64_t>(sums.size()) / tokens;
   sum_rows_ = tables_.add(sums);
@@ -58,51 +44,29 @@ void GatherEngine::add_tables() {
 GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMaker& make) {
   Group group{.part = part, .problem = of_.work.problem_of(part)};
   const AttentionProblem& p = group.problem;
-  group.sum_problem = {p.dtype,         p.head_dim,          p.head_dim_v,
-                       p.heads_kv,      part.entries.size(), of_.shard.seqlen_q,
-                       of_.gather.rows, of_.gather.arrivals, parts_};
+  group.sum_problem = {.dtype = p.dtype,
+                       .head_dim = p.head_dim,
+                       .head_dim_v = p.head_dim_v,
+                       .heads = p.heads_kv,
+                       .heads_v = p.heads_kv,
+                       .entries = part.entries.size(),
+                       .rows = of_.shard.seqlen_q,
+                       .own_rows = of_.gather.rows,
+                       .arrival_rows = of_.gather.arrivals,
+                       .parts = parts_};
   if (of_.work.is_empty()) return group;
   group.forward = make.forward(p);
   if (make.backward) {
     AttentionProblem summed = p;
     summed.float32_dk_dv = !of_.is_local && of_.gradients.dk;
-    group.backward = make.backward(summed);
+    group.backward = make.backward(summed, of_.gradients);
   }
   if (of_.is_local) return group;
-  add_copies(group, make);
+  group.own =
+      OwnRows(p, part.entries.size(), of_.gather.rows, of_.gather.own, of_.alignment, make.append, tables_);
   if (make.backward && of_.gradients.dk)
     group.sum = shared(plan_sum(group.sum_problem, make.sum(sum_kernel({p, {of_.alignment}}))));
   return group;
-}
-
-void GatherEngine::add_copies(Group& group, const PlanMaker& make) {
-  const AttentionProblem& p = group.problem;
-  const std::int64_t entries = group.part.entries.size();
-  AppendProblem copy;
-  copy.dtype = p.dtype;
-  copy.head_dim = p.head_dim;
-  copy.head_dim_v = p.head_dim_v;
-  copy.heads_kv = p.heads_kv;
-  copy.cache_entries = entries;
-  copy.cache_rows = of_.gather.rows;
-  copy.batch = entries;
-  const auto kernel = make.append(append_kernel({p, {of_.alignment}}));
-  if (entries > 1 || of_.gather.own.size() == 1) {
-    for (const RowCopy& own : of_.gather.own) {
-      copy.seqlen_new = own.rows;
-      const std::vector<std::int64_t> to(static_cast<std::size_t>(entries), own.to);
-      group.copies.push_back({shared(plan_append(copy, kernel)), copy, own.from, tables_.add(table_of(to))});
-    }
-    return;
-  }
-  // Slices are sequences that share one entry.
-  std::vector<std::int64_t> borders{0}, to;
-  for (const RowCopy& own : of_.gather.own) borders.push_back(own.from + own.rows), to.push_back(own.to);
-  copy.batch = static_cast<std::int64_t>(to.size());
-  copy.total_new = borders.back();
-  group.copies.push_back({shared(plan_append(copy, kernel)), copy, 0, tables_.add(table_of(to)),
-                          tables_.add(table_of(borders)),
-                          tables_.add(std::vector<std::int32_t>(to.size(), 0))});
 }
 
 GatherEngine::Layout GatherEngine::layout() const {
@@ -125,16 +89,6 @@ GatherEngine::Layout GatherEngine::layout() const {
   return made;
 }
 
-GatherEngine::SlotTensors GatherEngine::tensors_in(std::byte* slot, const Group& group,
-                                                   std::int64_t element_bytes) const {
-  const AttentionProblem& p = group.problem;
-  const std::int64_t row = group.row_elements(), entry = of_.gather.rows * row;
-  return {slot,
-          slot + p.heads_kv * p.head_dim * element_bytes,
-          {entry, p.head_dim, row},
-          {entry, p.head_dim_v, row}};
-}
-
 AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs& args,
                                          std::byte* keys) const {
   AttentionArgs a = args;
@@ -146,17 +100,12 @@ AttentionArgs GatherEngine::forward_args(const Group& group, const AttentionArgs
   a.lse = at_or_null(args.lse, row * of_.shard.seqlen_q);
   a.sinks = at_or_null(args.sinks, head);
   a.alibi_slopes = at_or_null(args.alibi_slopes, args.alibi_slopes_per_batch ? row : head);
-  if (of_.work.is_packed()) a.alibi_slopes_per_batch = false;  // the shard has one entry
   if (!of_.is_local) {
-    const SlotTensors in = tensors_in(keys, group, kElementBytes);
+    const KeyValueRows in = key_value_rows(group.problem, of_.gather.rows, keys, kElementBytes);
     a.k = in.k, a.k_strides = in.k_strides;
     a.v = in.v, a.v_strides = in.v_strides;
   }
-  if (cu_seqlens_q_) a.cu_seqlens_q = tables_.at(*cu_seqlens_q_), a.cu_seqlens_k = tables_.at(*cu_seqlens_k_);
-  if (pieces_)
-    a.query_pieces.table = tables_.at(*pieces_);
-  else
-    a.query_pieces = of_.work.pieces();
+  sequences_.set(a, of_.work, tables_);
   a.workspace = nullptr;
   return a;
 }
@@ -171,7 +120,7 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
   a.dq = place_of(args.dq, args.dq_strides, entry, head);
   a.d_sinks = at_or_null(args.d_sinks, head);
   if (!of_.is_local && of_.gradients.dk) {
-    const SlotTensors in = tensors_in(gradients, group, kFloatBytes);
+    const KeyValueRows in = key_value_rows(group.problem, of_.gather.rows, gradients, kFloatBytes);
     a.dk = in.k, a.dk_strides = in.k_strides;
     a.dv = in.v, a.dv_strides = in.v_strides;
   }
@@ -181,20 +130,10 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
 
 void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
   const Group& g = groups_[group];
-  const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
-  const SlotTensors in = tensors_in(workspace + layout_.keys[group % kSlots], g, kElementBytes);
-  AppendArgs copy;
-  copy.k_new_strides = args.k_strides, copy.v_new_strides = args.v_strides;
-  copy.k_cache = in.k, copy.k_cache_strides = in.k_strides;
-  copy.v_cache = in.v, copy.v_cache_strides = in.v_strides;
-  for (const OwnCopy& own : g.copies) {
-    copy.k_new = place_of(args.k, args.k_strides, entry, head, own.from);
-    copy.v_new = place_of(args.v, args.v_strides, entry, head, own.from);
-    copy.seqlens = tables_.at(own.seqlens);
-    if (own.borders)
-      copy.cu_seqlens_new = tables_.at(*own.borders), copy.cache_batch_idx = tables_.at(*own.entries);
-    launch(*own.plan, copy, operands_of(own.problem, copy), nullptr, streams_.exchanges());
-  }
+  g.own.enqueue(
+      args, g.first_entry(), g.part.heads.begin,
+      key_value_rows(g.problem, of_.gather.rows, workspace + layout_.keys[group % kSlots], kElementBytes),
+      tables_, streams_.exchanges());
 }
 
 void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream) {

@@ -1,12 +1,13 @@
 // Attention that gathers keys by groups of heads: the run of a GatherPlan.
 #pragma once
 
-#include <fa2/append.h>
 #include <fa2/backward.h>
 #include <fa2/communicator.h>
 #include <parallel/device_tables.h>
 #include <parallel/gather_plan.h>
+#include <parallel/own_rows.h>
 #include <parallel/rank_work.h>
+#include <parallel/sequence_tables.h>
 #include <parallel/shard_engine.h>
 #include <parallel/stream_pair.h>
 #include <planning/sum_parts.h>
@@ -43,31 +44,18 @@ class GatherEngine final : public ShardEngine {
   const BackwardPlan* backward() const override;
 
  private:
-  /// A copy of own rows into a slot, as appends to an empty cache.
-  struct OwnCopy {
-    std::shared_ptr<const Plan> plan;
-    AppendProblem problem;
-    std::int64_t from = 0;    ///< first row
-    std::size_t seqlens = 0;  ///< tables
-    std::optional<std::size_t> borders = std::nullopt, entries = std::nullopt;
-  };
   struct Group {
     HeadGroup part;
     AttentionProblem problem;
     std::optional<AttentionPlan> forward = std::nullopt;
     std::optional<BackwardPlan> backward = std::nullopt;
-    std::vector<OwnCopy> copies = {};
+    OwnRows own = {};  ///< into a slot
     std::shared_ptr<const Plan> sum = nullptr;
     SumProblem sum_problem = {};
 
     std::int64_t row_elements() const { return sum_problem.row_floats(); }
     std::int64_t first_entry() const { return part.entries.begin; }
     std::int64_t first_query_head() const { return part.heads.begin * (problem.heads_q / problem.heads_kv); }
-  };
-  /// K and V of a group in a slot, or their gradients.
-  struct SlotTensors {
-    std::byte *k, *v;
-    TensorStrides k_strides, v_strides;
   };
   /// Memory in the workspace.
   struct Layout {
@@ -77,13 +65,11 @@ class GatherEngine final : public ShardEngine {
 
   void add_tables();
   Group group_of(const HeadGroup& part, const PlanMaker& make);
-  void add_copies(Group& group, const PlanMaker& make);
   Layout layout() const;
 
   class Run;
 
   void list_transfers(const Stage& stage, std::byte* workspace);
-  SlotTensors tensors_in(std::byte* slot, const Group& group, std::int64_t element_bytes) const;
   void copy_own(int group, const AttentionArgs& args, std::byte* workspace);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
   AttentionArgs forward_args(const Group& group, const AttentionArgs& args, std::byte* keys) const;
@@ -93,9 +79,9 @@ class GatherEngine final : public ShardEngine {
   GatherWork of_;
   Communicator& communicator_;
   DeviceTables tables_;
-  std::optional<std::size_t> cu_seqlens_q_, cu_seqlens_k_, pieces_;  ///< tables
-  std::size_t sum_rows_ = 0;                                         ///< table
-  std::int64_t parts_ = 1;                                           ///< of sums
+  SequenceTables sequences_;
+  std::size_t sum_rows_ = 0;  ///< table
+  std::int64_t parts_ = 1;    ///< of sums
   std::vector<Group> groups_;
   Layout layout_;
   StreamPair streams_;

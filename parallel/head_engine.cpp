@@ -58,7 +58,7 @@ void HeadEngine::add_group(const std::vector<Slice>& shares, const PlanMaker& ma
   AttentionProblem own = of_.problem;
   own.heads_kv = group.heads.size(), own.heads_q = own.heads_kv * of_.queries_per_kv();
   group.forward = make.forward(own);
-  if (make.backward) group.backward = make.backward(own);
+  if (make.backward) group.backward = make.backward(own, of_.gradients);
 }
 
 void HeadEngine::add_copies(const HeadRow& row, const PlanMaker& make) {

@@ -3,6 +3,7 @@
 #include <parallel/rank_work.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -11,11 +12,6 @@ constexpr std::int64_t kDropoutUnit = 16;  // of positions, if there is dropout 
 
 bool numbers_keys(const AttentionProblem& p) {
   return p.dropout || p.score_text != 0;
-}
-
-bool has_diagonal(const AttentionProblem& p) {
-  return p.mask != MaskKind::none || p.window_left || p.window_right || p.attention_chunk || p.alibi ||
-         numbers_keys(p);
 }
 
 /// Returns whether the last query stands at the last key, as in a problem without pieces.
@@ -88,6 +84,11 @@ void pack(AttentionProblem& p, const std::vector<LocalSequence>& sequences, std:
 
 }  // namespace
 
+bool has_diagonal(const AttentionProblem& p) {
+  return p.mask != MaskKind::none || p.window_left || p.window_right || p.attention_chunk || p.alibi ||
+         numbers_keys(p);
+}
+
 AttentionProblem exchanged_problem(const AttentionProblem& problem) {
   AttentionProblem p = problem;
   const bool is_one_launch = p.varlen || p.batch == 1;
@@ -125,22 +126,28 @@ RankWork rank_work(const AttentionProblem& problem, const std::vector<std::int64
   if (found.empty() && problem.dropout) check_dropout(plan, mask, found);
   if (!found.empty()) return {};
   const RowsOfSlices &held = plan.held.at(rank), &needed = plan.needed.at(rank);
-  RankWork work{problem, local_sequences(plan, mask, rank)};
+  std::vector<LocalSequence> sequences = local_sequences(plan, mask, rank);
+  if (numbers_keys(problem) && !cu_seqlens.empty() && !sequences.empty())
+    sequences = one_per_document(sequences, cu_seqlens, held);
+  return work_of(problem, std::move(sequences), held.count(), needed.count());
+}
+
+RankWork work_of(const AttentionProblem& problem, std::vector<LocalSequence> sequences, std::int64_t queries,
+                 std::int64_t keys) {
+  RankWork work{problem, std::move(sequences)};
   AttentionProblem& p = work.problem;
-  p.attention_chunk = exchanged_problem(problem).attention_chunk ? std::nullopt : problem.attention_chunk;
+  if (exchanged_problem(problem).attention_chunk) p.attention_chunk.reset();
   if (p.mask != MaskKind::none) p.mask = MaskKind::causal_bottom_right;
-  if (numbers_keys(p) && !cu_seqlens.empty() && !work.is_empty())
-    work.sequences = one_per_document(work.sequences, cu_seqlens, held);
   // Without a second piece its numbers are unused, but must not be less than the first one's.
   for (LocalSequence& s : work.sequences)
     if (s.split == s.queries.size()) s.second = s.first;
   p.query_pieces = has_diagonal(p) && (numbers_keys(p) || p.attention_chunk ||
                                        !std::ranges::all_of(work.sequences, is_bottom_right));
   if (problem.varlen || work.sequences.size() > 1) {
-    pack(p, work.sequences, held.count(), needed.count());
+    pack(p, work.sequences, queries, keys);
   } else {
-    p.seqlen_q = held.count();
-    p.seqlen_k = needed.count();
+    p.seqlen_q = queries;
+    p.seqlen_k = keys;
   }
   return work;
 }

@@ -19,6 +19,9 @@ namespace fa2 {
 /// kernels need each sequence's keys from its first one on. With texts of scores they depend on its length too, so kernels need all.
 AttentionProblem exchanged_problem(const AttentionProblem& problem);
 
+/// Returns whether results depend on where a query stands among the keys.
+bool has_diagonal(const AttentionProblem& problem);
+
 /// Returns why all heads must be in one group; empty if they need not.
 std::string why_one_group(const AttentionProblem& problem, const Gradients& gradients);
 
@@ -38,6 +41,10 @@ struct RankWork {
 /// without documents.
 RankWork rank_work(const AttentionProblem& problem, const std::vector<std::int64_t>& cu_seqlens,
                    const IntervalPlan& plan, const StreamMask& mask, int rank, RequestCheck& found);
+
+/// Returns the work of kernels that compute these sequences, of `queries` rows of the rank and `keys` rows of a slot.
+RankWork work_of(const AttentionProblem& problem, std::vector<LocalSequence> sequences, std::int64_t queries,
+                 std::int64_t keys);
 
 /// Returns the problem of the rank's own tensors: `tokens` queries and keys, without tables.
 AttentionProblem shard_problem(const AttentionProblem& problem, std::int64_t tokens);

@@ -14,7 +14,8 @@ namespace fa2 {
 /// Makes the plans and kernels of one rank.
 struct PlanMaker {
   std::function<AttentionPlan(const AttentionProblem&)> forward;
-  std::function<BackwardPlan(const AttentionProblem&)> backward;  ///< empty without gradients
+  std::function<BackwardPlan(const AttentionProblem&, const Gradients&)>
+      backward;  ///< empty without gradients
   LoadRowKernel append, merge, sum;
 };
 

@@ -1,4 +1,4 @@
-// Plans that add float32 dK and dV of several ranks, and round the sums once.
+// Plans that add float32 gradients: dK and dV of several ranks, or dQ over the keys of several.
 #pragma once
 
 #include <fa2/args.h>
@@ -12,19 +12,22 @@
 
 namespace fa2 {
 
-/// Sizes of one sum. Part 0 is the owner's, the others are ranks', in the order in which they are added.
+/// Sizes of one sum. Part 0 is the owner's, the others are added in their order. A sum of dQ takes the place of dK: `heads` are query heads,
+/// and there is no dV.
 struct SumProblem {
   DType dtype = DType::f16;  ///< of the sums
   std::int32_t head_dim = 0;
   std::int32_t head_dim_v = 0;
-  std::int64_t heads = 0;  ///< key/value heads
+  std::int64_t heads = 0;    ///< of dK
+  std::int64_t heads_v = 0;  ///< of dV
   std::int64_t entries = 0;
   std::int64_t rows = 0;          ///< sums per entry
   std::int64_t own_rows = 0;      ///< rows per entry of SumArgs::own
   std::int64_t arrival_rows = 0;  ///< rows per entry of SumArgs::arrivals
   std::int64_t parts = 1;
+  bool float32_sums = false;  ///< sums are not rounded; `own` may then be their memory
 
-  std::int64_t row_floats() const { return heads * (head_dim + head_dim_v); }
+  std::int64_t row_floats() const { return heads * head_dim + heads_v * head_dim_v; }
 };
 
 struct SumArgs {
@@ -34,8 +37,8 @@ struct SumArgs {
   const std::int32_t* table = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
-  TensorStrides dk_strides;
-  TensorStrides dv_strides;
+  TensorStrides dk_strides = {};
+  TensorStrides dv_strides = {};
 };
 
 std::vector<Operand> operands_of(const SumProblem& problem, const SumArgs& args);

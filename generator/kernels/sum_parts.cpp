@@ -1,4 +1,4 @@
-// The kernel that adds gradients of keys and values from several ranks.
+// The kernel that adds gradients in parts.
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/rules.h>

@@ -32,7 +32,7 @@
     KERNEL(key_map)               /* which KV blocks the text of a mask shows */                         \
     KERNEL(dropout_mask)                                                                                 \
     KERNEL(merge)                                                                                        \
-    KERNEL(sum_parts)             /* float32 dK and dV of several ranks, added and rounded */            \
+    KERNEL(sum_parts)             /* float32 gradients in parts, added and rounded */                   \
     KERNEL(append)                                                                                       \
     KERNEL(widen) /* 8-bit keys and values, in 16 bits */
 // clang-format on

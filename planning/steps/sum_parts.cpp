@@ -33,6 +33,8 @@ Step sum_parts_step(const StepRequest& request) {
   params.rows = static_cast<int>(p.rows);
   params.parts = static_cast<int>(p.parts);
   params.heads = static_cast<int>(p.heads);
+  params.heads_v = static_cast<int>(p.heads_v);
+  params.float32_sums = p.float32_sums;
   const std::int64_t threads = p.entries * p.rows * (p.row_floats() / 8);
   Step step;
   step.kernel = request.kernel;

@@ -1,4 +1,4 @@
-// Entry point: gradients of keys and values from several ranks, added.
+// Entry point: gradients in parts, added.
 #include "attention/rows/sum.cuh"
 #include "config.cuh"
 

@@ -1,4 +1,5 @@
-// The kernel that adds float32 dK and dV of several ranks, in the order of the parts, and rounds the sums once.
+// The kernel that adds float32 gradients, in the order of the parts, and rounds the sums once, or not at all: dK and dV of several ranks, or dQ
+// over the keys of several.
 //
 // Launch: one thread per eight columns of a row of dK and dV.
 #pragma once
@@ -40,7 +41,7 @@ FA2_DEVICE void sum_row(const SumParams& params, const SummedRow& at, int chunks
 template <class Config>
 FA2_DEVICE void sum_parts(const SumParams& params) {
   constexpr int kKeyChunks = Config::head_dim / 8, kValueChunks = Config::head_dim_v / 8;
-  const int of_keys = params.heads * kKeyChunks, chunks = of_keys + params.heads * kValueChunks;
+  const int of_keys = params.heads * kKeyChunks, chunks = of_keys + params.heads_v * kValueChunks;
   const i64 thread = static_cast<i64>(ptx::block_index()) * (Config::warps * 32) + ptx::thread_index();
   const i64 number = thread / chunks;
   if (number >= static_cast<i64>(params.entries) * params.rows) return;
@@ -49,9 +50,12 @@ FA2_DEVICE void sum_parts(const SumParams& params) {
   float sum[8];
   sum_row<Config>(params, at, chunks, sum);
   const auto store = [&](void* gradient, const Strides& strides, int chunk, int chunks_of_head) {
-    u16* const row =
-        static_cast<u16*>(gradient) + place_of(strides, at.entry, chunk / chunks_of_head, at.row);
-    store_eight<Config>(row + chunk % chunks_of_head * 8, sum);
+    const i64 place =
+        place_of(strides, at.entry, chunk / chunks_of_head, at.row) + chunk % chunks_of_head * 8;
+    if (params.float32_sums != 0)
+      store_eight(static_cast<float*>(gradient) + place, sum);
+    else
+      store_eight<Config>(static_cast<u16*>(gradient) + place, sum);
   };
   if (at.chunk < of_keys) return store(params.dk, params.dk_strides, at.chunk, kKeyChunks);
   store(params.dv, params.dv_strides, at.chunk - of_keys, kValueChunks);

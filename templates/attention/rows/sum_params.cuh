@@ -5,7 +5,7 @@
 
 namespace fa2 {
 
-/// Rows of parts are contiguous: float32 dK of all heads, then dV. `own` has own_rows per entry, `arrivals` arrival_rows.
+/// Rows of parts are contiguous: float32 dK of all heads, then dV; or dQ of all heads, which takes the place of dK. `own` has own_rows per entry, `arrivals` arrival_rows.
 struct SumParams {
   const float* own;
   const float* arrivals;
@@ -21,6 +21,8 @@ struct SumParams {
   int rows;  ///< per entry
   int parts;
   int heads;
+  int heads_v;       ///< of dV; 0: there is none
+  int float32_sums;  ///< whether dK and dV are float32
 };
 
 }  // namespace fa2
