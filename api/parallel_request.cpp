@@ -45,6 +45,10 @@ void check_options(RequestCheck& found, const ParallelRequest& request) {
               "must equal gradients.dv: both go home together");
   if (options.groups < 0) found.add("groups", options.groups, "must be at least 0");
   if (options.scheme == ContextParallelScheme::all_to_all) return;
+  if (options.scheme == ContextParallelScheme::staged) {
+    if (options.groups > 0) found.add("groups", options.groups, "must be 0: stages have all heads");
+    return;
+  }
   const std::string why = why_one_group(request.problem, gradients);
   if (options.groups > 1 && !why.empty()) found.add("groups", options.groups, "must be 0 or 1: " + why);
 }

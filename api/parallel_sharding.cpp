@@ -4,6 +4,7 @@
 #include <parallel/gather_engine.h>
 #include <parallel/group_count.h>
 #include <parallel/head_engine.h>
+#include <parallel/staged_engine.h>
 
 #include <algorithm>
 #include <string>
@@ -58,6 +59,20 @@ std::int64_t bytes_per_key(const ParallelRequest& request) {
   return request.entries() * p.heads_kv * (p.head_dim + p.head_dim_v) * kElementBytes;
 }
 
+/// Sets the keys of the rank, and adds the bytes that they take between ranks. Returns those of all ranks.
+std::int64_t add_key_bytes(ContextParallelExplanation& e, const ParallelRequest& request,
+                           const IntervalPlan& intervals) {
+  std::int64_t all = 0;
+  e.needed_keys = intervals.needed[e.rank].count();
+  for (const KeyTransfer& part : intervals.transfers) {
+    const std::int64_t bytes = part.keys.size() * bytes_per_key(request);
+    if (part.from == e.rank) e.sent_bytes[part.to] += bytes;
+    if (part.to == e.rank) e.received_bytes[part.from] += bytes;
+    all += bytes;
+  }
+  return all;
+}
+
 int groups_of_gather(const ParallelRequest& request, const IntervalPlan& intervals, std::string& reason) {
   const std::string why = why_one_group(request.problem, request.gradients);
   if (!why.empty()) {
@@ -93,16 +108,42 @@ Choice gather_choice(const ParallelRequest& request, const Needs& needs, Request
   ContextParallelExplanation& e = made.sharding.explanation;
   e = explanation_of(request, work.is_local ? Scheme::local : Scheme::gather_heads, std::move(reason),
                      work.gather.groups.size());
-  e.needed_keys = work.gather.rows;
-  for (const KeyTransfer& part : needs.intervals.transfers) {
-    const std::int64_t bytes = part.keys.size() * bytes_per_key(request);
-    if (part.from == rank) e.sent_bytes[part.to] += bytes;
-    if (part.to == rank) e.received_bytes[part.from] += bytes;
-    made.exposed_bytes += bytes;
-  }
-  made.exposed_bytes /= e.groups;
+  made.exposed_bytes = add_key_bytes(e, request, needs.intervals) / e.groups;
   made.sharding.make_engine = [work, &communicator = request.communicator](const PlanMaker& make) {
     return std::make_unique<GatherEngine>(work, communicator, make);
+  };
+  return made;
+}
+
+/// Returns why ranks cannot attend to keys in stages; empty if they can.
+std::string why_no_stages(const AttentionProblem& p) {
+  if (p.dropout) return "dropout depends on the numbers of keys";
+  if (p.score_text != 0) return "texts of scores may read the numbers of keys";
+  if (p.attention_chunk && !exchanged_problem(p).attention_chunk)
+    return "chunks of several batch entries count from their first key";
+  return {};
+}
+
+Sharding staged_sharding(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
+  const AttentionProblem& p = request.problem;
+  const int rank = request.communicator.rank();
+  const std::int64_t tokens = needs.intervals.held[rank].count();
+  if (const std::string why = why_no_stages(p); !why.empty())
+    found.add("scheme", "staged", "must not be staged: " + why);
+  const RankWork whole = rank_work(p, request.cu_seqlens, needs.intervals, needs.mask, rank, found);
+  if (!found.empty()) return {};
+  StagedWork work{.shard = shard_problem(p, tokens),
+                  .keys = plan_key_stages(whole.problem, needs.intervals, needs.mask, rank),
+                  .works = {},
+                  .gradients = request.gradients,
+                  .alignment = request.options.plan.row_alignment};
+  for (const KeyStage& stage : work.keys.stages)
+    work.works.push_back(work_of(p, stage.sequences, tokens, stage.rows));
+  Sharding made;
+  made.explanation = explanation_of(request, Scheme::staged, "asked for", work.keys.stages.size());
+  add_key_bytes(made.explanation, request, needs.intervals);
+  made.make_engine = [work = std::move(work), &communicator = request.communicator](const PlanMaker& make) {
+    return std::make_unique<StagedEngine>(work, communicator, make);
   };
   return made;
 }
@@ -180,6 +221,7 @@ Sharding sharding_of(const ParallelRequest& request, RequestCheck& found) try {
   if (asked == Scheme::automatic) return best_choice(request, needs, found).sharding;
   if (asked == Scheme::local && !needs.none())
     found.add("scheme", "local", "must not be local: queries see keys of other ranks");
+  if (asked == Scheme::staged) return staged_sharding(request, needs, found);
   if (asked != Scheme::all_to_all) return gather_choice(request, needs, found).sharding;
   if (const std::string why = why_no_heads(request); !why.empty()) {
     found.add("scheme", "all_to_all", "must not be all_to_all: " + why);

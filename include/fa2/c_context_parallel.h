@@ -118,7 +118,8 @@ enum {
   FA2_SCHEME_AUTOMATIC = 0,
   FA2_SCHEME_GATHER_HEADS = 1,
   FA2_SCHEME_LOCAL = 2,
-  FA2_SCHEME_ALL_TO_ALL = 3
+  FA2_SCHEME_ALL_TO_ALL = 3,
+  FA2_SCHEME_STAGED = 4
 };
 
 /* Must be equal on all ranks. */

@@ -82,16 +82,21 @@ FA2_API std::string to_string(const ShardLayout& layout);
 ///     their heads, by groups of heads, and O comes back; in the backward O and dO travel too, and gradients come back. Any layout will
 ///     do, and all ranks have equal work under every mask. Needs as many key/value heads as ranks, and neither dropout nor texts of
 ///     scores, which read the numbers of heads.
+///   staged: each rank attends to the keys of one rank at a time, while those of the next one arrive: ring attention (arXiv 2310.01889), but
+///     that keys come straight from their owner. Parts of O and dQ are float32, and merged or added; dK and dV are added in the order of the
+///     stages. Slots have the keys of one rank, whatever the number of heads, and only the last gradients on their way home are exposed.
+///     But merges take time. Needs at most two slices of a document on each rank, and neither dropout nor texts of scores, which read
+///     the numbers of keys.
 ///   automatic: local, else gather_heads; all_to_all where the layout has too many slices for gather_heads, or where the key/value
 ///     heads are a multiple of the ranks and fewer bytes travel before the first kernel.
-enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local, all_to_all };
+enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local, all_to_all, staged };
 FA2_API std::string_view to_string(ContextParallelScheme);
 
 /// Must be equal on all ranks.
 struct ContextParallelOptions {
   ContextParallelScheme scheme = ContextParallelScheme::automatic;
   /// Most groups; >= 0; 0: as many as keep every SM busy. A group is key/value heads; in gather_heads whole batch entries, if there are
-  /// several. More groups hide more of the exchange and need less memory.
+  /// several; 0 in staged, which has stages. More groups hide more of the exchange and need less memory.
   std::int32_t groups = 0;
   /// The gradients that run_backward() computes; absent: none. dK and dV go together.
   std::optional<Gradients> gradients = std::nullopt;
@@ -104,15 +109,15 @@ struct ContextParallelExplanation {
   std::string reason;  ///< one sentence: why this scheme, and these groups
   int rank = 0;
   int ranks = 1;
-  int groups = 1;
+  int groups = 1;                ///< stages if staged
   std::int64_t tokens = 0;       ///< of the rank
   std::int64_t needed_keys = 0;  ///< keys that the rank's queries see, its own among them
   std::int64_t pairs = 0;  ///< pairs of a query of the rank and a key that it sees; per head and batch entry
   std::vector<std::int64_t> sent_bytes;      ///< by a forward, to each rank
   std::vector<std::int64_t> received_bytes;  ///< by a forward, from each rank
   std::size_t workspace_bytes = 0;
-  std::optional<Explanation> forward;   ///< of the first group; absent without queries
-  std::optional<Explanation> backward;  ///< of the first group; absent without queries or gradients
+  std::optional<Explanation> forward;   ///< of the first group or stage; absent without queries
+  std::optional<Explanation> backward;  ///< of the first group or stage; absent without queries or gradients
 };
 
 /// Returns a few lines: the scheme, and the bytes of each rank.
@@ -128,7 +133,7 @@ FA2_API std::string to_string(const ContextParallelExplanation&);
 /// has its own.
 ///
 /// LSE covers all tokens. With batch_invariant, O has one device's bits if chunks of the layout begin at multiples of 128 tokens, and
-/// neither a window nor attention_chunk leaves out keys. dK and dV have the same bits in every run if Gradients::determinism is bitwise.
+/// neither a window nor attention_chunk leaves out keys; not if staged. dK and dV have the same bits in every run if Gradients::determinism is bitwise.
 /// Gradients of sinks and of captures are the rank's own part; the sum over all ranks is the gradient.
 ///
 /// A rank that fails throws. The others wait for it until their communicator's timeout, and then throw a CommunicationError.

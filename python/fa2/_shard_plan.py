@@ -22,7 +22,7 @@ GRADIENTS, D_SINKS, BITWISE = 7, 8, 256  # of fa2/c_backward.h
 _HOST = -2  # FA2_INTERPRETER_DEVICE
 _MOST_PLANS = 64  # of a group and device: documents of other lengths need other plans; and of a decoding's caches
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
-SCHEMES = {"automatic": 0, "gather_heads": 1, "local": 2, "all_to_all": 3}
+SCHEMES = {"automatic": 0, "gather_heads": 1, "local": 2, "all_to_all": 3, "staged": 4}
 
 
 class Request(NamedTuple):

@@ -33,7 +33,7 @@ from ._types import Causal
 
 __all__ = ["Layout", "Plan", "attention", "decode", "plan", "plan_decode", "positions", "shard", "shift_labels", "unshard"]
 
-Scheme = Literal["automatic", "gather_heads", "local", "all_to_all"]
+Scheme = Literal["automatic", "gather_heads", "local", "all_to_all", "staged"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
 _CAUSAL = (False, "bottom_right", "top_left")
 _LAYOUTS = ("zigzag", "contiguous")
@@ -165,7 +165,7 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
     o = options
     wrong = _mistakes.find({"q": q, "k": k, "v": v, "deterministic": deterministic, **{x: o[x] for x in o if x != "layout"}})[0]
     if not isinstance(o["scheme"], str) or o["scheme"] not in SCHEMES:
-        wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads", "local" or "all_to_all"'
+        wrong["scheme"] = f'scheme = {_hooks.text_of(o["scheme"])}, must be "automatic", "gather_heads", "local", "all_to_all" or "staged"'
     if not isinstance(o["groups"], int) or o["groups"] < 0:
         wrong["groups"] = f"groups = {_hooks.text_of(o['groups'])}, must be an integer from 0 on: 0 to have it chosen"
     require_tensors({"q": q, "k": k, "v": v}, wrong)
@@ -281,7 +281,7 @@ def attention(
     group: PyTorch's process group; None: the default one.
     layout: which rank holds which tokens. "zigzag", "contiguous": shards of equal length, Layout's with a granule of 1.
     scheme: "gather_heads" gathers keys and values by groups of heads while others are computed. "all_to_all": each rank
-        computes some heads for all tokens. "local": no rank needs another's keys, which is an error if one does.
+        computes some heads for all tokens. "staged": each rank attends to the keys of one rank at a time, and merges. "local": no rank needs another's keys, which is an error if one does.
         "automatic": local if that is possible, else that of the others which sends fewer bytes before its first kernel.
     groups: most groups of heads; 0: chosen. More groups hide more of the exchange, and need less memory.
     causal, window_size, softcap, alibi_slopes, softmax_scale: as in fa2.attention(), of positions among all tokens.

@@ -99,6 +99,8 @@ CASES: dict[str, dict[str, Any]] = {
     "documents": dict(causal=True, cu_seqlens=DOCUMENTS),
     "dropout": dict(causal=True, dropout_p=0.25, dropout_seed=5, dropout_offset=8),
     "by heads, on two ranks": dict(causal=True, window_size=(40, -1), scheme="all_to_all"),
+    "in stages": dict(causal=True, window_size=(40, -1), sinks=torch.arange(4.0), scheme="staged"),
+    "documents, in stages": dict(causal=True, cu_seqlens=DOCUMENTS, scheme="staged"),
     "a rank without tokens": dict(causal=True, layout=None),
 }
 

@@ -80,7 +80,16 @@ TEST_CASE("context parallel: requests that no plan computes are refused on every
   CHECK(refused(problem, layout, by_heads) ==
         Strings{"scheme = all_to_all, must not be all_to_all: dropout depends on the numbers of heads and "
                 "batch entries"});
-  problem.dropout = false;
+  const ContextParallelOptions staged{.scheme = ContextParallelScheme::staged, .groups = 2};
+  CHECK(refused(problem, layout, staged) == Strings{"groups = 2, must be 0: stages have all heads"});
+  CHECK(refused(problem, layout, {.scheme = ContextParallelScheme::staged}) ==
+        Strings{"scheme = staged, must not be staged: dropout depends on the numbers of keys"});
+  problem = causal_problem(64);
+  problem.batch = 2, problem.attention_chunk = 16;
+  CHECK(
+      refused(problem, layout, {.scheme = ContextParallelScheme::staged}) ==
+      Strings{
+          "scheme = staged, must not be staged: chunks of several batch entries count from their first key"});
   problem = causal_problem(104);
   problem.dropout = true;
   CHECK(refused(problem, ShardLayout::zigzag(104, 2, 16)).empty());

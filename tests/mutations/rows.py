@@ -118,6 +118,8 @@ BUGS = {
         ("sum_row", "the last rank's gradients are left out", "part < params.parts; ++part", "part < params.parts - 1; ++part",
          "context parallel: gradients"),
         ("sum_row", "rows of the first entry for all", "entry * params.arrival_rows + row", "row", "context parallel: gradients"),
+        ("sum_parts", "sums that go on are rounded", "if (params.float32_sums != 0)", "if (params.float32_sums > 1)",
+         "context parallel in stages: more stages"),
         ("sum_parts", "dV into the head of dK", "at.chunk - of_keys, kValueChunks", "at.chunk, kValueChunks", "context parallel: gradients"),
     ],
 }

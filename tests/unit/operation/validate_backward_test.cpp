@@ -247,20 +247,6 @@ TEST_CASE("validate backward: float32 dK and dV have rows and bytes of their own
         }).starts_with("dv: "));
 }
 
-TEST_CASE("validate backward: float32 dQ has rows and bytes of its own, dK and dV do not") {
-  std::vector<float> dq(1 << 20);
-  const auto of_floats = [&](std::int64_t row) {
-    return broken([&](Request& r) {
-      r.problem.float32_dq = true;
-      r.args.dq = dq.data();
-      r.args.dq_strides.row += row, r.args.dq_strides.batch *= 2;
-    });
-  };
-  CHECK(of_floats(0) == "");
-  CHECK(of_floats(4) == "");
-  CHECK(of_floats(2).starts_with("dq_strides.row: "));
-}
-
 TEST_CASE("validate backward: a plan's guarantees include the gradients") {
   const auto promised = [](const std::function<void(Request&)>& change) {
     Request request;

@@ -74,6 +74,7 @@ constants! { HEADER_CONSTANTS:
     FA2_SCHEME_GATHER_HEADS = 1,
     FA2_SCHEME_LOCAL = 2,
     FA2_SCHEME_ALL_TO_ALL = 3,
+    FA2_SCHEME_STAGED = 4,
 }
 
 /// An opaque type, which only pointers name.
