@@ -28,12 +28,13 @@ test: build ## Run every test suite, of the long jobs a part; what this machine 
 test-long: build ## Run every test suite, TSan and clang-tidy as a whole
 	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD) all
 	@bash scripts/install_dependencies.sh --ci
+	@bash scripts/sanitize.sh address,undefined all
 	@bash scripts/sanitize.sh thread all
 	@bash scripts/tidy.sh all
 
 sanitize: ## Build with clang and run the unit tests under ASan+UBSan, then TSan
 	@bash scripts/install_dependencies.sh --ci
-	@bash scripts/sanitize.sh address,undefined
+	@bash scripts/sanitize.sh address,undefined all
 	@bash scripts/sanitize.sh thread
 
 format: ## Format every source

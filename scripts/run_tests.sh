@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. Of the jobs that interpret or compile kernels a twelfth run, of those with late copies a 24th, and of the
+# Compiled kernels are shared. Of the jobs that interpret or compile kernels a 16th run, of those with late copies a 32nd, and of the
 # faults a part; part.sh chooses. `all` runs every one of them, `gpu` only the cases of the suite gpu. A job fails after TEST_TIMEOUT
 # seconds (600), as one does whose kernel waits for ever.
 # Usage: run_tests.sh BUILD [all|gpu]
@@ -38,10 +38,10 @@ jobs() {
   example scores --backward
   # The kernels that it contains are all that it needs.
   echo "engine alone|early||env FA2_DEVICE=interpreter FA2_JIT=off FA2_CACHE_DIR=$work/none $build/examples/fa2_engine --tiny --model gemma-2-9b"
-  cases compile early | part 12
+  cases compile early | part 16
   # tests/interpreter runs its kernels in every mode by itself.
-  cases interpreter early | part 12
-  cases interpreter late,seed=1 '--source-file-exclude=*/tests/interpreter/*' | part 24
+  cases interpreter early | part 16
+  cases interpreter late,seed=1 '--source-file-exclude=*/tests/interpreter/*' | part 32
 }
 
 run_job() {
@@ -64,7 +64,7 @@ run_job() {
 export -f run_job
 export work
 
-[ -n "$tier" ] || echo "a twelfth of the jobs that interpret kernels or compile them, a 24th of late copies; make test-long runs all of them"
+[ -n "$tier" ] || echo "a 16th of the jobs that interpret kernels or compile them, a 32nd of late copies; make test-long runs all of them"
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"

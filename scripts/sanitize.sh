@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds with clang and runs the unit tests under sanitizers, in parts side by side. Prints the logs of parts that fail. Under TSan
-# runs the tests of the rooms that have threads; with `all` those of every room but the tools.
+# Builds with clang and runs the unit tests under sanitizers, in parts side by side. Prints the logs of parts that fail. Under ASan runs
+# the tests of half the rooms, which the commit's hash chooses, and under TSan those of the rooms that have threads; with `all` those of
+# every room, under TSan but the tools.
 # Usage: sanitize.sh address,undefined|thread [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,10 @@ export -f run_part
 
 build=build-${sanitizers%%,*} instrumented=$sanitizers
 [ "$sanitizers" = thread ] || instrumented+=,fuzzer-no-link  # scripts/fuzz.sh links the same objects
-tools=ON rooms="" tests=$build/tests/fa2_unit_tests
+tools=ON tests=$build/tests/fa2_unit_tests
+halves=("api|autotune|interpreter|parallel|planning|reference" "core|examples|generator|operation|runtime|tests|tools")  # as long
+rooms=""
+[ "$tier" = all ] || rooms=$(printf '%s\n' "${halves[@]}" | bash scripts/part.sh 2)
 # These search configs of so many problems that they take minutes, and touch no memory that others do not.
 tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*,coverage:?a?pack?for?any?size*,cli?pack:?two?runs?and?two?shards*"
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time

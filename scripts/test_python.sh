@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package as its users meet it: builds the wheel that is released (scripts/build_wheel.sh), installs it into clean virtual
 # environments of the oldest and the newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to
-# leave it out) with it, and runs pytest (a sixth of the long tests, which the commit's hash chooses), mypy, and on the shims a program of flash_attn's. The build folder and the environment
+# leave it out) with it, and runs pytest (a twelfth of the long tests, which the commit's hash chooses), mypy, and on the shims a program of flash_attn's. The build folder and the environment
 # with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default. `--prepare yes` makes these two alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -54,7 +54,7 @@ bash scripts/build_wheel.sh --out "$work/dist" --work "$work/wheel"
 [ "$prepare" = no ] || exit 0
 wheel=$(ls "$work"/dist/fa2_attention-*-cp310-abi3-manylinux_2_28_x86_64.whl)
 bytes=$(stat -c %s "$wheel")
-[ "$bytes" -le 1475000 ] || { echo "$wheel has $bytes bytes, must be at most 1,475,000" >&2; exit 1; }
+[ "$bytes" -le 1490000 ] || { echo "$wheel has $bytes bytes, must be at most 1,490,000" >&2; exit 1; }
 rm -rf "$work/unpacked" && "$newest" -m zipfile -e "$wheel" "$work/unpacked"
 for library in "$work"/unpacked/fa2/*.so*; do
   if readelf -d "$library" | grep NEEDED | grep -E 'stdc\+\+|libgcc|cuda|nvrtc|fmt|spdlog|boost|torch'; then
@@ -65,7 +65,7 @@ done
 bash tests/package/hardened.sh "$PWD" "$work"/unpacked/fa2/*.so*
 "$newest" tests/package/full_static_tls.py "$(ls "$work"/unpacked/fa2/libfa2.so.*)" "$work"
 
-run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs -n "$(nproc)" --part 6 "${@:2}" .); }
+run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs -n "$(nproc)" --part 12 "${@:2}" .); }
 for python in "$oldest" "$newest"; do
   name=$("$python" -c 'import sys; print("plain-%d.%d" % sys.version_info[:2])')
   echo "## ${name#plain-}, without PyTorch"
