@@ -35,9 +35,10 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
       head * Sums::tiles(params.statistic_rows) + first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile;
   const int warpgroup = ptx::warp_index() / 4, warp = ptx::warp_index() % 4;
   const int tile_row = at.q_tile * Config::tile_m;
-  const auto destination = gradient_rows<Config::float32_dq, Config::head_dim>(
-      params.dq, params.dq_strides, shape.q_entry, at.head, static_cast<i64>(shape.q_begin) + tile_row);
-  const RowsBefore rows{shape.seqlen_q - tile_row};
+  const auto rows_of_tile = [&] {
+    return gradient_rows<Config::float32_dq, Config::head_dim>(
+        params.dq, params.dq_strides, shape.q_entry, at.head, static_cast<i64>(shape.q_begin) + tile_row);
+  };
   const SharedTile<Config::tile_m, kCols> tile{ptx::dynamic_shared()};
   FA2_UNROLL
   for (int m = 0; m < Sums::m_tiles; ++m) {
@@ -50,9 +51,10 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
     const int warp_row = 64 * m_tile + 16 * warp;
     if constexpr (Config::float32_dq) {
       if constexpr (Sums::transposed)
-        store_transposed_floats(destination, dq, warp_row, rows);
+        store_transposed_floats(rows_of_tile(), dq, warp_row, RowsBefore{shape.seqlen_q - tile_row});
       else
-        store_floats<Config::rows_are_16_byte_aligned>(destination, dq, 1.0f, warp_row, rows);
+        store_floats<Config::rows_are_16_byte_aligned>(rows_of_tile(), dq, 1.0f, warp_row,
+                                                       RowsBefore{shape.seqlen_q - tile_row});
     } else if constexpr (!Sums::transposed) {
       round_into_tile<Element>(tile, warp_row, dq);
     } else if (warp_row < kCols) {
@@ -64,8 +66,10 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   }
   if constexpr (!Config::float32_dq) {
     ptx::bar_sync();
+    const auto destination = rows_of_tile();
     for (int row = 16 * ptx::warp_index(); row < Config::tile_m; row += 16 * Config::warps)
-      store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row, rows);
+      store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row,
+                                                       RowsBefore{shape.seqlen_q - tile_row});
   }
 }
 
