@@ -128,12 +128,12 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
   return a;
 }
 
-void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace) {
+void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const Group& g = groups_[group];
   g.own.enqueue(
       args, g.first_entry(), g.part.heads.begin,
       key_value_rows(g.problem, of_.gather.rows, workspace + layout_.keys[group % kSlots], kElementBytes),
-      tables_, streams_.exchanges());
+      tables_, stream);
 }
 
 void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream) {
@@ -172,7 +172,7 @@ class GatherEngine::Run {
   Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
       : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
 
-  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_); }
+  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_, stream_); }
 
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
     engine_.list_transfers(stage, workspace_);

@@ -70,7 +70,7 @@ class GatherEngine final : public ShardEngine {
   class Run;
 
   void list_transfers(const Stage& stage, std::byte* workspace);
-  void copy_own(int group, const AttentionArgs& args, std::byte* workspace);
+  void copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
   AttentionArgs forward_args(const Group& group, const AttentionArgs& args, std::byte* keys) const;
   BackwardArgs backward_args_of(const Group& group, const BackwardArgs& args, std::byte* keys,

@@ -51,7 +51,7 @@ class HeadEngine::Run {
                    [&](const TensorCopy& copy, std::size_t tensor, std::int64_t head, std::byte* block,
                        const TensorStrides& strides) {
                      enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(),
-                             engine_.streams_.exchanges());
+                             stream_);
                    });
   }
 

@@ -22,7 +22,7 @@ class StagedEngine::Run {
   void prepare(int number) const {
     if (number == 0)
       engine_.own_.enqueue(args_.forward, 0, 0, rows_at(at_.outbox, engine_.tokens(), kElementBytes),
-                           engine_.tables_, engine_.streams_.exchanges());
+                           engine_.tables_, stream_);
   }
 
   const std::vector<Transfer>& transfers_of(const Stage& at) const {

@@ -12,7 +12,7 @@
 
 namespace fa2 {
 
-/// A stream for exchanges, and events that order it with others. On the interpreter both streams are null.
+/// A stream for exchanges, and events that order it with another, `kernels`. On the interpreter both streams are null.
 class StreamPair {
  public:
   /// Needs the current context.
@@ -20,18 +20,15 @@ class StreamPair {
 
   Stream exchanges() const { return exchanges_.get(); }
 
-  /// Lets exchanges begin only when all work on `kernels` so far has ended. Stages 0, 1, ... follow (stages.h).
-  void begin(Stream kernels) {
-    for (StreamEvent& event : kernels_) event.record(kernels);
-  }
-  /// Lets the stage's exchange begin only when the kernels of the stage before the last have ended.
-  void begin_exchange(std::size_t stage) { kernels_[stage % 2].hold(exchanges()); }
-  /// Ends the stage's exchange, and lets its kernels begin only when the exchange of the stage before has ended.
+  /// Lets the next exchange begin only when all work on `kernels` so far has ended.
+  void allow_exchange(Stream kernels) { allowed_.record(kernels); }
+  void begin_exchange() { allowed_.hold(exchanges()); }
+  /// Ends the exchange of a stage: 0, 1, ...
+  void end_exchange(std::size_t stage) { exchanged_[stage % 2].record(exchanges()); }
+  /// Lets later work on `kernels` begin only when the exchange of the stage before has ended.
   void begin_kernels(std::size_t stage, Stream kernels) {
-    exchanged_[stage % 2].record(exchanges());
     if (stage > 0) exchanged_[(stage - 1) % 2].hold(kernels);
   }
-  void end_kernels(std::size_t stage, Stream kernels) { kernels_[stage % 2].record(kernels); }
 
   /// Lets later work on `kernels` begin only when all exchanges so far have ended. Logs errors.
   void join(Stream kernels) noexcept try {
@@ -43,8 +40,8 @@ class StreamPair {
 
  private:
   OwnedStream exchanges_;
-  std::array<StreamEvent, 2> kernels_;    ///< the ends of the last two stages' kernels
-  std::array<StreamEvent, 2> exchanged_;  ///< and of their exchanges
+  StreamEvent allowed_;
+  std::array<StreamEvent, 2> exchanged_;  ///< the ends of the last two stages' exchanges
 };
 
 }  // namespace fa2

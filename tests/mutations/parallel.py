@@ -8,8 +8,8 @@ BUGS = {
          "context parallel: gradients"),
     ],
     "gather_engine.cpp": [
-        ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_);",
-         "if (group < 1) engine_.copy_own(group, args_.forward, workspace_);", "context parallel: batches"),
+        ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_, stream_);",
+         "if (group < 1) engine_.copy_own(group, args_.forward, workspace_, stream_);", "context parallel: batches"),
         ("forward_args", "float32 O of a group where one of 16 bits would begin", "group.problem.float32_out ? kFloatBytes : kElementBytes",
          "kElementBytes", "context parallel: outputs in float32"),
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
@@ -22,7 +22,7 @@ BUGS = {
         ("OwnRows", "slices at the beginning of a slot", "to.push_back(own.to)", "to.push_back(own.to * 0)", "context parallel: outputs"),
     ],
     "key_stages.cpp": [
-        ("position_shift", "queries before all keys of a stage see the first ones", "return -queries.rows.size();", "return 0;",
+        ("position_shift", "queries before all keys of a stage see the first ones", "return -queries.rows.size();", "return 0 * queries.rows.size();",
          "context parallel in stages: outputs"),
         ("position_shift", "the second piece counts from its own first query", "piece.begin - ranges.front().begin - row",
          "piece.begin - ranges.front().begin", "context parallel in stages: outputs"),
