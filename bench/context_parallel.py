@@ -149,6 +149,7 @@ def contenders(args, ranks, layout, borders):
             q, k, v, layout=layout, groups=n, causal=True, window_size=window)
     made["fa2, all_to_all"] = lambda q, k, v: cp.attention(
         q, k, v, layout=layout, scheme="all_to_all", causal=True, window_size=window)
+    made["fa2, staged"] = lambda q, k, v: cp.attention(q, k, v, layout=layout, scheme="staged", causal=True, window_size=window)
     if not has_peers(args):
         return made
     made["ring_flash_attn"] = lambda q, k, v: ring_flash_attn()(q, k, v, causal=True)

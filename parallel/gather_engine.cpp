@@ -172,7 +172,7 @@ class GatherEngine::Run {
   Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
       : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
 
-  void prepare(int group) const { engine_.copy_own(group, args_.forward, workspace_, stream_); }
+  void prepare(int group, Stream stream) const { engine_.copy_own(group, args_.forward, workspace_, stream); }
 
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
     engine_.list_transfers(stage, workspace_);

@@ -46,12 +46,12 @@ class HeadEngine::Run {
       fill_zeros(args_.d_sinks, static_cast<std::size_t>(of_.problem.heads_q * kFloatBytes), stream_);
   }
 
-  void prepare(int group) const {
+  void prepare(int group, Stream stream) const {
     for_each_block(group, messages_.in, engine_.layout_.sent,
                    [&](const TensorCopy& copy, std::size_t tensor, std::int64_t head, std::byte* block,
                        const TensorStrides& strides) {
                      enqueue(copy, in_[tensor].head(head), in_[tensor].strides, block, strides, zero(),
-                             stream_);
+                             stream);
                    });
   }
 

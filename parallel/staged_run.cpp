@@ -19,10 +19,10 @@ class StagedEngine::Run {
         stream_(stream),
         is_backward_(is_backward) {}
 
-  void prepare(int number) const {
+  void prepare(int number, Stream stream) const {
     if (number == 0)
       engine_.own_.enqueue(args_.forward, 0, 0, rows_at(at_.outbox, engine_.tokens(), kElementBytes),
-                           engine_.tables_, stream_);
+                           engine_.tables_, stream);
   }
 
   const std::vector<Transfer>& transfers_of(const Stage& at) const {

@@ -34,11 +34,12 @@ struct Stage {
 std::vector<Stage> stages_of(int groups, bool with_returns);
 
 /// Runs all stages. Kernels run on `stream`, and exchanges on that of `streams`; later work on `stream` follows both. An Engine has
-///   prepare(group), complete(group), compute(group): enqueue kernels on `stream`; the first makes the group's messages
-///   transfers_of(stage): returns the messages of what the stage gathers and returns.
+///   prepare(group, stream): enqueues what makes the group's messages
+///   transfers_of(stage): returns the messages of what the stage gathers and returns
+///   complete(group), compute(group): enqueue kernels on `stream`.
 ///
 /// Messages are made before the kernels of the stage before. If they were made beside these, the exchange would find all SMs taken, and
-/// wait until persistent blocks end.
+/// wait until persistent blocks end. Those of the first stage are made where its exchange runs, so that the next one follows at once.
 template <class Engine>
 void run_stages(const std::vector<Stage>& stages, Communicator& communicator, StreamPair& streams,
                 Stream stream, const Engine& engine) {
@@ -48,19 +49,17 @@ void run_stages(const std::vector<Stage>& stages, Communicator& communicator, St
     Stream stream;
     ~Join() { streams.join(stream); }
   } const join{streams, stream};
-  const auto prepare = [&](std::size_t i) {
-    if (i < stages.size() && stages[i].gathers) engine.prepare(*stages[i].gathers);
-    streams.allow_exchange(stream);
-  };
-  prepare(0);
+  streams.allow_exchange(stream);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const Stage& stage = stages[i];
     streams.begin_exchange();
+    if (i == 0 && stage.gathers) engine.prepare(*stage.gathers, streams.exchanges());
     const std::vector<Transfer>& transfers = engine.transfers_of(stage);
     const std::uint64_t number =
         communicator.exchange(transfers.data(), transfers.size(), streams.exchanges());
     streams.end_exchange(i);
-    prepare(i + 1);
+    if (i + 1 < stages.size() && stages[i + 1].gathers) engine.prepare(*stages[i + 1].gathers, stream);
+    streams.allow_exchange(stream);
     streams.begin_kernels(i, stream);
     if (stage.completes) engine.complete(*stage.completes);
     if (stage.computes) engine.compute(*stage.computes);

@@ -8,8 +8,8 @@ BUGS = {
          "context parallel: gradients"),
     ],
     "gather_engine.cpp": [
-        ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_, stream_);",
-         "if (group < 1) engine_.copy_own(group, args_.forward, workspace_, stream_);", "context parallel: batches"),
+        ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_, stream);",
+         "if (group < 1) engine_.copy_own(group, args_.forward, workspace_, stream);", "context parallel: batches"),
         ("forward_args", "float32 O of a group where one of 16 bits would begin", "group.problem.float32_out ? kFloatBytes : kElementBytes",
          "kElementBytes", "context parallel: outputs in float32"),
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
