@@ -10,8 +10,9 @@ std::string_view to_string(ContextParallelScheme scheme) {
 
 std::string to_string(const ContextParallelExplanation& e) {
   std::string text = fmt::format(
-      "rank {} of {}: {} ({}), {} group{}\n{} tokens see {} keys, {} pairs per head; workspace {} bytes\n",
-      e.rank, e.ranks, to_string(e.scheme), e.reason, e.groups, e.groups == 1 ? "" : "s", e.tokens,
+      "rank {} of {}: {} ({}), {} {}{}\n{} tokens see {} keys, {} pairs per head; workspace {} bytes\n",
+      e.rank, e.ranks, to_string(e.scheme), e.reason, e.groups,
+      e.scheme == ContextParallelScheme::staged ? "stage" : "group", e.groups == 1 ? "" : "s", e.tokens,
       e.needed_keys, e.pairs, e.workspace_bytes);
   for (int rank = 0; rank < e.ranks; ++rank)
     if (rank != e.rank)

@@ -29,8 +29,8 @@ struct StagedWork {
   RowAlignment alignment = RowAlignment::bytes16;
 };
 
-/// Parts of O and their LSE are float32. A running part has all keys so far, and each stage's part is merged into it; the last merge rounds
-/// O. Parts of dQ are added likewise, and dK and dV of the stages to those of own keys.
+/// Each stage writes a float32 part of O and its LSE. The running part covers the keys so far: each stage's part is merged into it, and the last merge
+/// rounds O. Parts of dQ are added likewise. dK and dV that come home are added to those of own keys.
 class StagedEngine final : public ShardEngine {
  public:
   /// Loads all kernels. `communicator` must outlive the engine.

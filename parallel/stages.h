@@ -39,7 +39,8 @@ std::vector<Stage> stages_of(int groups, bool with_returns);
 ///   complete(group), compute(group): enqueue kernels on `stream`.
 ///
 /// Messages are made before the kernels of the stage before. If they were made beside these, the exchange would find all SMs taken, and
-/// wait until persistent blocks end. Those of the first stage are made where its exchange runs, so that the next one follows at once.
+/// wait until persistent blocks end. The first stage's messages are made on the stream of
+/// exchanges, so that the second exchange follows at once.
 template <class Engine>
 void run_stages(const std::vector<Stage>& stages, Communicator& communicator, StreamPair& streams,
                 Stream stream, const Engine& engine) {

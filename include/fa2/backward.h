@@ -34,8 +34,8 @@ struct BackwardArgs {
   const float* d_lse = nullptr;
 
   /// Gradients of Q, K and V, shaped like them. A pointer must be null if and only if the plan does not compute that gradient. Rows
-  /// that take part in no score get 0. Kernels do not write rows of no sequence. With float32_dk_dv
-  /// dK and dV are float32, and dQ with float32_dq.
+  /// that take part in no score get 0. Kernels do not write rows of no sequence. dK and dV are float32
+  /// with float32_dk_dv, and dQ is with float32_dq.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;

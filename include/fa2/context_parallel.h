@@ -82,11 +82,10 @@ FA2_API std::string to_string(const ShardLayout& layout);
 ///     their heads, by groups of heads, and O comes back; in the backward O and dO travel too, and gradients come back. Any layout will
 ///     do, and all ranks have equal work under every mask. Needs as many key/value heads as ranks, and neither dropout nor texts of
 ///     scores, which read the numbers of heads.
-///   staged: each rank attends to the keys of one rank at a time, while those of the next one arrive: ring attention (arXiv 2310.01889), but
-///     that keys come straight from their owner. Parts of O and dQ are float32, and merged or added; dK and dV are added in the order of the
-///     stages. Slots have the keys of one rank, whatever the number of heads, and only the last gradients on their way home are exposed.
-///     But merges take time. Needs at most two slices of a document on each rank, and neither dropout nor texts of scores, which read
-///     the numbers of keys.
+///   staged: each rank attends to the keys of one rank at a time, while the next rank's keys arrive (ring attention, arXiv 2310.01889, but
+///     owners send their keys themselves). Float32 parts of O are merged, and those of dQ added. dK and dV are added in the order of the
+///     stages. The exchange is hidden whatever the number of heads, except for the last gradients on their way home, but merges take
+///     time. Needs at most two slices of a document on each rank, and neither dropout nor texts of scores, which read the numbers of keys.
 ///   automatic: local, else gather_heads; all_to_all where the layout has too many slices for gather_heads, or where the key/value
 ///     heads are a multiple of the ranks and fewer bytes travel before the first kernel.
 enum class ContextParallelScheme : std::uint8_t { automatic, gather_heads, local, all_to_all, staged };

@@ -85,7 +85,7 @@ struct AttentionProblem {
   /// dK and dV are float32, not rounded: parts of a sum, as over the shards of a sequence in context parallelism. Forwards ignore this
   /// field.
   bool float32_dk_dv = false;
-  /// So is dQ, as over the keys that arrive one after the other.
+  /// dQ is float32, not rounded: a part of a sum over keys that arrive one after the other. Forwards ignore this field.
   bool float32_dq = false;
   /// O is float32, not rounded, and out_strides count its elements: parts that are merged later, as over the ranks that share keys. Q
   /// keeps the problem's dtype. Gradients need false.
