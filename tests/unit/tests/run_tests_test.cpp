@@ -105,8 +105,8 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
 }
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: parts of the kernels' jobs run, and all of them on request") {
-  suite("interpreter", "case $1 in --list*) seq 12;; *) " + kDoctest + "1 0;; esac");
-  // The suite has twelve cases. Early, a twelfth of them runs: one. Late, a 24th: none.
+  suite("interpreter", "case $1 in --list*) seq 16;; *) " + kDoctest + "1 0;; esac");
+  // The suite has sixteen cases. Early, a 16th of them runs: one. Late, a 32nd: none.
   CHECK(last_line(run()) == "18 passed, 2 skipped, 0 failed");
-  CHECK(last_line(run("all")) == "41 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run("all")) == "49 passed, 2 skipped, 0 failed");
 }
