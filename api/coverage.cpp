@@ -102,7 +102,7 @@ void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& l
       return;
     case Operation::backward:
       backward_kernels(planner_of(request, chooser, lookups), gradients, notes);
-      if (problem.float32_dk_dv || problem.float32_dq) lookups.need(sum_kernel(problem).spec(target.arch));
+      if (has_gradient_parts(problem)) lookups.need(sum_kernel(problem).spec(target.arch));
       return;
     case Operation::append:
       return lookups.need(append_kernel(problem).spec(target.arch));

@@ -4,6 +4,7 @@
 #include <parallel/gather_engine.h>
 #include <parallel/group_count.h>
 #include <parallel/head_engine.h>
+#include <parallel/key_value_rows.h>
 #include <parallel/staged_engine.h>
 
 #include <algorithm>
@@ -55,8 +56,7 @@ std::string because(const ParallelRequest& request, const char* reason) {
 
 /// Returns the bytes of a key and its value in all entries and heads.
 std::int64_t bytes_per_key(const ParallelRequest& request) {
-  const AttentionProblem& p = request.problem;
-  return request.entries() * p.heads_kv * (p.head_dim + p.head_dim_v) * kElementBytes;
+  return request.entries() * key_value_elements(request.problem) * kElementBytes;
 }
 
 /// Sets the keys of the rank, and adds the bytes that they take between ranks. Returns those of all ranks.

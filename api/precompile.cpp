@@ -111,7 +111,7 @@ void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChoose
       return add_forward(request, scope, chooser, requests, seen);
     case Operation::backward:
       for (const KernelPass pass : kBackwardPasses) add_pass(request, pass, scope, chooser, requests, seen);
-      if (problem.float32_dk_dv || problem.float32_dq)
+      if (has_gradient_parts(problem))
         add_row_kernel(sum_kernel(problem), "the only kernel that adds gradients in parts", target, requests,
                        seen);
       return;

@@ -3,19 +3,11 @@
 #include <parallel/element_sizes.h>
 #include <parallel/gather_engine.h>
 #include <parallel/tensor_places.h>
-#include <planning/row_kernels.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace fa2 {
-namespace {
-
-std::shared_ptr<const Plan> shared(Plan plan) {
-  return std::make_shared<const Plan>(std::move(plan));
-}
-
-}  // namespace
 
 GatherEngine::GatherEngine(GatherWork work, Communicator& communicator, const PlanMaker& make)
     : of_(std::move(work)), communicator_(communicator) {
@@ -64,8 +56,7 @@ GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMake
   if (of_.is_local) return group;
   group.own =
       OwnRows(p, part.entries.size(), of_.gather.rows, of_.gather.own, of_.alignment, make.append, tables_);
-  if (make.backward && of_.gradients.dk)
-    group.sum = shared(plan_sum(group.sum_problem, make.sum(sum_kernel({p, {of_.alignment}}))));
+  if (make.backward && of_.gradients.dk) group.sum = sum_of(group.sum_problem, of_.alignment, make.sum);
   return group;
 }
 

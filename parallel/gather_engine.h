@@ -5,6 +5,7 @@
 #include <fa2/communicator.h>
 #include <parallel/device_tables.h>
 #include <parallel/gather_plan.h>
+#include <parallel/key_value_rows.h>
 #include <parallel/own_rows.h>
 #include <parallel/rank_work.h>
 #include <parallel/sequence_tables.h>
@@ -53,7 +54,7 @@ class GatherEngine final : public ShardEngine {
     std::shared_ptr<const Plan> sum = nullptr;
     SumProblem sum_problem = {};
 
-    std::int64_t row_elements() const { return sum_problem.row_floats(); }
+    std::int64_t row_elements() const { return key_value_elements(problem); }
     std::int64_t first_entry() const { return part.entries.begin; }
     std::int64_t first_query_head() const { return part.heads.begin * (problem.heads_q / problem.heads_kv); }
   };

@@ -141,12 +141,11 @@ std::vector<LocalSequence> sequences_of(const AttentionProblem& p,
   return sequences;
 }
 
-/// Returns the keys of each stage between two ranks.
-std::vector<StageKeys> stages_between(const AttentionProblem& p, const IntervalPlan& plan,
-                                      const StreamMask& mask, int to, int from) {
-  const StageKeys all = keys_between(plan, mask, to, from);
+/// Returns the keys of each stage between two ranks. `all`: those that one has and the other, with `queries`, needs.
+std::vector<StageKeys> stages_between(const AttentionProblem& p, const std::vector<DocumentQueries>& queries,
+                                      const StageKeys& all) {
   if (all.empty()) return {};
-  if (!sequences_of(p, queries_of(plan, mask, to), all).empty()) return {all};
+  if (!sequences_of(p, queries, all).empty()) return {all};
   std::vector<StageKeys> stages;
   for (const DocumentKeys& of : all) {
     stages.resize(std::max(stages.size(), of.ranges.size()));
@@ -184,8 +183,9 @@ class AllStages {
   AllStages(const AttentionProblem& p, const IntervalPlan& plan, const StreamMask& mask)
       : ranks_(static_cast<int>(plan.held.size())) {
     for (int to = 0; to < ranks_; ++to) {
+      const std::vector<DocumentQueries> queries = queries_of(plan, mask, to);
       for (int distance = 0; distance < ranks_; ++distance)
-        between_.push_back(stages_between(p, plan, mask, to, below(to, distance)));
+        between_.push_back(stages_between(p, queries, keys_between(plan, mask, to, below(to, distance))));
     }
     for (int rank = 0; rank < ranks_; ++rank) outboxes_.emplace_back(of(rank, 0));
   }

@@ -3,7 +3,6 @@
 #include <parallel/element_sizes.h>
 #include <parallel/key_value_rows.h>
 #include <parallel/staged_engine.h>
-#include <planning/row_kernels.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +16,8 @@ StagedEngine::StagedEngine(StagedWork work, Communicator& communicator, const Pl
     own_ = OwnRows(of_.shard, entries(), tokens(), of_.keys.own, of_.alignment, make.append, tables_);
   tables_.upload();
   layout_ = layout();
+  forward_stages_ = stages_of(static_cast<int>(plans_.size()), false);
+  backward_stages_ = stages_of(static_cast<int>(plans_.size()), of_.gradients.dk);
 }
 
 const AttentionPlan* StagedEngine::forward() const {
@@ -83,8 +84,7 @@ StagedEngine::Sum StagedEngine::query_sum(const StagePlans& plans, const PlanMak
   std::vector<std::int32_t> rows;
   for (std::int64_t part = 0; part < sum.parts; ++part)
     for (std::int64_t row = 0; row < sum.rows; ++row) rows.push_back(static_cast<std::int32_t>(row));
-  return {std::make_shared<const Plan>(plan_sum(sum, make.sum(sum_kernel({p, {of_.alignment}})))), sum,
-          tables_.add(rows)};
+  return {sum_of(sum, of_.alignment, make.sum), sum, tables_.add(rows)};
 }
 
 /// The last sum rounds dK and dV, also where nothing came home. Others add to those of own keys, where they lie.
@@ -104,8 +104,7 @@ StagedEngine::Sum StagedEngine::key_sum(int number, const PlanMaker& make) {
                        .arrival_rows = arrivals,
                        .parts = arrivals == 0 ? 1 : 2,
                        .float32_sums = !is_last};
-  return {std::make_shared<const Plan>(plan_sum(sum, make.sum(sum_kernel({p, {of_.alignment}})))), sum,
-          tables_.add(key_table(number, is_last))};
+  return {sum_of(sum, of_.alignment, make.sum), sum, tables_.add(key_table(number, is_last))};
 }
 
 /// Returns where each sum finds its parts: rows of the rank's tensors in the last stage, else of the outbox.

@@ -10,6 +10,7 @@
 #include <parallel/rank_work.h>
 #include <parallel/sequence_tables.h>
 #include <parallel/shard_engine.h>
+#include <parallel/stages.h>
 #include <parallel/stream_pair.h>
 #include <planning/sum_parts.h>
 
@@ -95,6 +96,7 @@ class StagedEngine final : public ShardEngine {
   std::vector<StagePlans> plans_;
   int own_stages_ = 0;  ///< the first ones
   Layout layout_;
+  std::vector<Stage> forward_stages_, backward_stages_;
   StreamPair streams_;
   std::vector<Transfer> transfers_;  ///< of the current exchange
 };

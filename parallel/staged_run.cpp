@@ -183,13 +183,11 @@ class StagedEngine::Run {
 
 void StagedEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const BackwardArgs forward = backward_args(args);
-  run_stages(stages_of(static_cast<int>(plans_.size()), false), communicator_, streams_, stream,
-             Run(*this, forward, workspace, stream, false));
+  run_stages(forward_stages_, communicator_, streams_, stream, Run(*this, forward, workspace, stream, false));
 }
 
 void StagedEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  run_stages(stages_of(static_cast<int>(plans_.size()), of_.gradients.dk), communicator_, streams_, stream,
-             Run(*this, args, workspace, stream, true));
+  run_stages(backward_stages_, communicator_, streams_, stream, Run(*this, args, workspace, stream, true));
 }
 
 }  // namespace fa2

@@ -1,9 +1,10 @@
-// Merges of parts of outputs, and copies of strided tensors, which are merges of one part.
+// Merges of parts of outputs, sums of parts of gradients, and copies of strided tensors, which are merges of one part.
 #pragma once
 
 #include <fa2/merge.h>
 #include <planning/plan.h>
 #include <planning/row_kernels.h>
+#include <planning/sum_parts.h>
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,10 @@ using LoadRowKernel = std::function<std::shared_ptr<const Kernel>(const RowKerne
 /// Returns the plan of a merge, which must not be empty. `kernel` loads that of merges.
 std::shared_ptr<const Plan> merge_of(const MergeProblem& problem, RowAlignment alignment,
                                      const LoadRowKernel& kernel);
+
+/// Returns the plan of a sum, which must not be empty. `kernel` loads that of sums.
+std::shared_ptr<const Plan> sum_of(const SumProblem& problem, RowAlignment alignment,
+                                   const LoadRowKernel& kernel);
 
 /// A copy of a tensor (batch, heads, rows, columns). The one part has a weight of 1, so all bits stay, but those of NaN.
 struct TensorCopy {

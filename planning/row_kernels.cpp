@@ -32,6 +32,10 @@ RowKernel merge_kernel(const PlannedProblem& problem) {
   return row_kernel(KernelId::merge, rows, problem);
 }
 
+bool has_gradient_parts(const AttentionProblem& problem) {
+  return problem.float32_dk_dv || problem.float32_dq;
+}
+
 RowKernel sum_kernel(const PlannedProblem& problem) {
   AttentionProblem rows;
   rows.dtype = problem.dtype;

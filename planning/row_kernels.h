@@ -21,7 +21,10 @@ RowKernel append_kernel(const PlannedProblem& problem);
 /// Returns the kernel that merges partial outputs like this problem's O.
 RowKernel merge_kernel(const PlannedProblem& problem);
 
-/// Returns the kernel that adds this problem's dK and dV of several ranks.
+/// Returns whether gradients of this problem are parts, which sum_kernel() adds.
+bool has_gradient_parts(const AttentionProblem& problem);
+
+/// Returns the kernel that adds this problem's gradients in parts.
 RowKernel sum_kernel(const PlannedProblem& problem);
 
 }  // namespace fa2
