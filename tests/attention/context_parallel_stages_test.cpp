@@ -3,12 +3,10 @@
 #include <fa2/context_parallel.h>
 #include <runtime/device.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "../support/float_tensor.h"
 #include "../support/shard_runs.h"
 
 using namespace fa2;
@@ -53,10 +51,8 @@ void expect_one_device(const ShardedCase& of, const ShardLayout& layout, const S
   for (std::size_t rank = 0; rank < outcome.out.size(); ++rank) {
     CHECK(again.out[rank].values == outcome.out[rank].values);
     CHECK(again.lse[rank] == outcome.lse[rank]);
-    CHECK(again.dq[rank].values == outcome.dq[rank].values);
-    CHECK(again.dk[rank].values == outcome.dk[rank].values);
-    CHECK(again.dv[rank].values == outcome.dv[rank].values);
   }
+  expect_same_gradients(outcome, again);
 }
 
 }  // namespace
@@ -109,44 +105,14 @@ TEST_CASE("context parallel in stages: the sums of sinks' gradients over ranks a
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  ShardedCase of = staged_cases(60, 2)[0];
-  of.problem.sinks = true;
-  GuardedBackward whole = whole_call(of);
-  whole.forward.upload();
-  run_and_expect_contract(context, whole.forward);
-  whole.upload();
-  context.attention_backward(of.problem, whole.args());
-  const Outcome outcome = run_ranks(context, of, whole, zigzag(of, 3), staged(3, true, 2), true);
-  const std::vector<float> expected = whole.d_sinks();
-  for (std::size_t head = 0; head < expected.size(); ++head) {
-    float sum = 0;
-    for (const std::vector<float>& of_rank : outcome.d_sinks) sum += of_rank[head];
-    CHECK(std::abs(sum - expected[head]) <= 0.02);  // O is rounded, by kernels and the reference
-  }
+  const ShardedCase of = staged_cases(60, 2)[0];
+  expect_sums_of_sinks(context, of, zigzag(of, 3), staged(3, true, 2));
 }
 
 TEST_CASE("context parallel in stages: float32 outputs are merged without rounding") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const ShardedCase of{"float32 outputs", staged_cases(110, 2)[0].problem};
-  GuardedBackward whole = whole_call(of);
-  whole.forward.upload();
-  const ShardLayout layout = ShardLayout::zigzag(110, 2);
-  const ContextParallelOptions options{.scheme = kStaged};
-  AttentionProblem floats = of.problem;
-  floats.float32_out = true;
-  ThreadGroup(2, rank_threads(true, 1)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    context.context_parallel_plan(of.problem, layout, own, options).run(call.forward());
-    const reference::Tensor halves = call.out();
-    const FloatTensor out(guarded_bhsd({halves.batch, halves.heads, halves.rows, halves.dim}));
-    AttentionArgs args = call.forward();
-    args.out = out.data(), args.out_strides = out.strides();
-    context.context_parallel_plan(floats, layout, own, options).run(args);
-    SequenceRowsList entries;
-    for (std::int64_t b = 0; b < halves.batch; ++b) entries.push_back({b, 0, halves.rows});
-    expect_unrounded(out, halves, floats.dtype, entries);
-  });
+  expect_float32_outputs(context, {"float32 outputs", staged_cases(110, 2)[0].problem},
+                         ShardLayout::zigzag(110, 2), {.scheme = kStaged});
 }

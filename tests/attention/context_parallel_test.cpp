@@ -1,14 +1,12 @@
 // Attention over sharded tokens: ranks are threads, each with kernels of its own. Together they compute what one device computes.
 #include <doctest/doctest.h>
 #include <fa2/context_parallel.h>
-#include <parallel/thread_group.h>
 #include <runtime/device.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "../support/float_tensor.h"
 #include "../support/shard_runs.h"
 
 using namespace fa2;
@@ -59,11 +57,7 @@ void expect_gradients(const ShardedCase& of, const ShardRun& run) {
   ShardRun other = run;
   other.late = !run.late, other.seed += 17;
   const Outcome again = run_ranks(context, of, whole, layout, other, true);
-  for (std::size_t rank = 0; rank < outcome.dk.size(); ++rank) {
-    CHECK(again.dq[rank].values == outcome.dq[rank].values);
-    CHECK(again.dk[rank].values == outcome.dk[rank].values);
-    CHECK(again.dv[rank].values == outcome.dv[rank].values);
-  }
+  expect_same_gradients(outcome, again);
 }
 
 }  // namespace
@@ -170,23 +164,5 @@ TEST_CASE("context parallel: outputs in float32, by groups of entries") {
   const ScopedContext current(device_under_test());
   Context context(pinning(parse_config(kConfig)));
   const ShardedCase of{"float32 outputs", sharded_cases(150, 2)[0].problem};
-  GuardedBackward whole = whole_call(of);
-  whole.forward.upload();
-  const ShardLayout layout = zigzag(of, 2);
-  const ContextParallelOptions options{.groups = 2};
-  AttentionProblem floats = of.problem;
-  floats.float32_out = true;
-  ThreadGroup(2, rank_threads(true, 1)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    context.context_parallel_plan(of.problem, layout, own, options).run(call.forward());
-    const reference::Tensor halves = call.out();
-    const FloatTensor out(guarded_bhsd({halves.batch, halves.heads, halves.rows, halves.dim}));
-    AttentionArgs args = call.forward();
-    args.out = out.data(), args.out_strides = out.strides();
-    context.context_parallel_plan(floats, layout, own, options).run(args);
-    SequenceRowsList entries;
-    for (std::int64_t b = 0; b < halves.batch; ++b) entries.push_back({b, 0, halves.rows});
-    expect_unrounded(out, halves, floats.dtype, entries);
-  });
+  expect_float32_outputs(context, of, zigzag(of, 2), {.groups = 2});
 }

@@ -4,6 +4,10 @@
 #include <parallel/thread_group.h>
 #include <runtime/device.h>
 
+#include <cmath>
+
+#include "float_tensor.h"
+
 namespace fa2::test {
 
 using reference::Tensor;
@@ -86,6 +90,51 @@ void expect_gradients_of(const GuardedBackward& whole, const Outcome& outcome, c
     expect_close("dk", outcome.dk[rank], rows_of(exact.dk, slices), rows_of(baseline.dk, slices));
     expect_close("dv", outcome.dv[rank], rows_of(exact.dv, slices), rows_of(baseline.dv, slices));
   }
+}
+
+void expect_same_gradients(const Outcome& outcome, const Outcome& again) {
+  for (std::size_t rank = 0; rank < outcome.dk.size(); ++rank) {
+    CHECK(again.dq[rank].values == outcome.dq[rank].values);
+    CHECK(again.dk[rank].values == outcome.dk[rank].values);
+    CHECK(again.dv[rank].values == outcome.dv[rank].values);
+  }
+}
+
+void expect_sums_of_sinks(Context& context, ShardedCase of, const ShardLayout& layout, const ShardRun& run) {
+  of.problem.sinks = true;
+  GuardedBackward whole = whole_call(of);
+  whole.forward.upload();
+  run_and_expect_contract(context, whole.forward);
+  whole.upload();
+  context.attention_backward(of.problem, whole.args());
+  const Outcome outcome = run_ranks(context, of, whole, layout, run, true);
+  const std::vector<float> expected = whole.d_sinks();
+  for (std::size_t head = 0; head < expected.size(); ++head) {
+    float sum = 0;
+    for (const std::vector<float>& of_rank : outcome.d_sinks) sum += of_rank[head];
+    CHECK(std::abs(sum - expected[head]) <= 0.02);  // O is rounded, by kernels and the reference
+  }
+}
+
+void expect_float32_outputs(Context& context, const ShardedCase& of, const ShardLayout& layout,
+                            const ContextParallelOptions& options) {
+  GuardedBackward whole = whole_call(of);
+  whole.forward.upload();
+  AttentionProblem floats = of.problem;
+  floats.float32_out = true;
+  ThreadGroup(2, rank_threads(true, 1)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    context.context_parallel_plan(of.problem, layout, own, options).run(call.forward());
+    const Tensor halves = call.out();
+    const FloatTensor out(guarded_bhsd({halves.batch, halves.heads, halves.rows, halves.dim}));
+    AttentionArgs args = call.forward();
+    args.out = out.data(), args.out_strides = out.strides();
+    context.context_parallel_plan(floats, layout, own, options).run(args);
+    SequenceRowsList entries;
+    for (std::int64_t b = 0; b < halves.batch; ++b) entries.push_back({b, 0, halves.rows});
+    expect_unrounded(out, halves, floats.dtype, entries);
+  });
 }
 
 void expect_all_pairs(const Outcome& outcome, std::int64_t expected) {

@@ -38,6 +38,16 @@ void expect_outputs(const ShardedCase& of, const GuardedBackward& whole, const O
 /// CHECKs dQ, dK and dV of every rank.
 void expect_gradients_of(const GuardedBackward& whole, const Outcome& outcome, const ShardLayout& layout);
 
+/// CHECKs that two runs have the same bits of dQ, dK and dV on every rank.
+void expect_same_gradients(const Outcome& outcome, const Outcome& again);
+
+/// CHECKs that the gradients of sinks of all ranks add up to one device's. Adds sinks to `of`.
+void expect_sums_of_sinks(Context& context, ShardedCase of, const ShardLayout& layout, const ShardRun& run);
+
+/// CHECKs on two ranks that O in float32 is that of 16 bits, before it is rounded.
+void expect_float32_outputs(Context& context, const ShardedCase& of, const ShardLayout& layout,
+                            const ContextParallelOptions& options);
+
 /// CHECKs that the pairs of all ranks are those of one device.
 void expect_all_pairs(const Outcome& outcome, std::int64_t expected);
 

@@ -64,6 +64,20 @@ std::string without_first_line(std::string_view text) {
   return std::string(text.substr(text.find('\n') + 1));
 }
 
+/// CHECKs that kernels of these passes alone have other keys for `changed` than for a plain problem of head dim 64.
+void expect_readers(const AttentionProblem& changed, bool (*read)(KernelPass)) {
+  const AttentionProblem plain{.head_dim = 64};
+  for (const KernelKind* kind : kernel_kinds()) {
+    CAPTURE(kind->name());
+    const Arch& arch = *find_arch("sm_90a");
+    const auto key_of = [&](const AttentionProblem& problem) {
+      return render({traits_of({problem.normalized(), {}}), kind->default_config, arch}).key;
+    };
+    if (why_rejected({traits_of({plain.normalized(), {}}), kind->default_config, arch})) continue;
+    CHECK((key_of(changed) != key_of(plain)) == read(kind->pass));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("render: a config that does not fit is an InvalidRequest with the broken rule") {
@@ -204,33 +218,15 @@ TEST_CASE("render: a trait that a kernel does not read changes neither its sourc
 
 TEST_CASE(
     "render: only kernels that store dK or dV, or add up parts of them, know whether these are float32") {
-  const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_dk_dv = true};
-  for (const KernelKind* kind : kernel_kinds()) {
-    CAPTURE(kind->name());
-    const Arch& arch = *find_arch("sm_90a");
-    const auto key_of = [&](const AttentionProblem& problem) {
-      return render({traits_of({problem.normalized(), {}}), kind->default_config, arch}).key;
-    };
-    if (why_rejected({traits_of({plain.normalized(), {}}), kind->default_config, arch})) continue;
+  expect_readers({.head_dim = 64, .float32_dk_dv = true}, [](KernelPass pass) {
     using enum KernelPass;
-    const bool stores = sums_dq(kind->pass) || kind->pass == dk_dv || kind->pass == dk || kind->pass == dv ||
-                        kind->pass == dq_convert;
-    CHECK((key_of(floats) != key_of(plain)) == stores);
-  }
+    return sums_dq(pass) || pass == dk_dv || pass == dk || pass == dv || pass == dq_convert;
+  });
 }
 
 TEST_CASE("render: only kernels that store dQ know whether it is float32") {
-  const AttentionProblem plain{.head_dim = 64}, floats{.head_dim = 64, .float32_dq = true};
-  for (const KernelKind* kind : kernel_kinds()) {
-    CAPTURE(kind->name());
-    const Arch& arch = *find_arch("sm_90a");
-    const auto key_of = [&](const AttentionProblem& problem) {
-      return render({traits_of({problem.normalized(), {}}), kind->default_config, arch}).key;
-    };
-    if (why_rejected({traits_of({plain.normalized(), {}}), kind->default_config, arch})) continue;
-    const bool stores = kind->pass == KernelPass::dq || kind->pass == KernelPass::dq_convert;
-    CHECK((key_of(floats) != key_of(plain)) == stores);
-  }
+  expect_readers({.head_dim = 64, .float32_dq = true},
+                 [](KernelPass pass) { return pass == KernelPass::dq || pass == KernelPass::dq_convert; });
 }
 
 TEST_CASE("render: only forward kernels know whether O is float32, and kernels of gradients refuse it") {
