@@ -43,6 +43,7 @@ class CallerCommunicator final : public Communicator {
 
   int rank() const noexcept override { return functions_.rank; }
   int size() const noexcept override { return functions_.size; }
+  bool allows_peer_memory() const noexcept override { return functions_.peer_memory != 0; }
 
   std::uint64_t exchange(const Transfer* transfers, std::size_t count, Stream stream) override {
     group_.clear();
@@ -108,6 +109,8 @@ NcclOptions options_of(const fa2_nccl_options* pointer, Found& found) {
     found.push_back({"max_blocks", fmt::format("{}", from->max_blocks), "must be at least 0"});
   if (from->timeout_ms < 0)
     found.push_back({"timeout_ms", fmt::format("{}", from->timeout_ms), "must be at least 0"});
+  check_reserved(from->reserved, "reserved", found);
+  options.peer_memory = !flag_of(from->no_peer_memory, "no_peer_memory", found);
   if (from->timeout_ms > 0) options.timeout = std::chrono::milliseconds(from->timeout_ms);
   return options;
 }
@@ -203,7 +206,7 @@ fa2_status fa2_communicator_create(const fa2_communicator_functions* functions,
     Found found;
     const auto from = read_struct(functions, "functions", found);
     require_none(found);
-    check_reserved(from->reserved, "reserved", found);
+    flag_of(from->peer_memory, "peer_memory", found);
     if (from->exchange == nullptr) found.push_back({"exchange", "NULL", "must be a function"});
     if (from->size < 1) found.push_back({"size", fmt::format("{}", from->size), "must be at least 1"});
     if (from->rank < 0 || from->rank >= from->size)

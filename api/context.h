@@ -3,6 +3,7 @@
 
 #include <api/memo.h>
 #include <api/parallel_plans.h>
+#include <api/parallel_windows.h>
 #include <api/requests.h>
 #include <api/settings.h>
 #include <autotune/config_choice.h>
@@ -172,6 +173,7 @@ struct Context::Impl {
       std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};
   ParallelPlans parallel_plans;
+  ParallelWindows parallel_windows;
   /// Last, because their threads use all other members until they are destroyed.
   TaskQueue lessons{kPatience};
   TaskQueue ahead{std::chrono::milliseconds(0)};

@@ -23,18 +23,47 @@ struct ContextParallelPlan::Impl {
   int device = 0;
   std::shared_ptr<const ScratchPool> scratch;
   ContextParallelExplanation explanation;
+  MessageCarrier carrier;
   std::unique_ptr<ShardEngine> engine;
 
+  explicit Impl(Communicator& communicator) : carrier(communicator) {}
   ~Impl() {
     const ScopedContext current(device);
+    carrier.end_waits();
     engine.reset();
+    carrier.disconnect();
+  }
+
+  /// Returns the bytes of workspace that callers may give.
+  std::size_t workspace_bytes() const { return carrier.window() ? 0 : engine->workspace_bytes(); }
+
+  /// Calls run(workspace).
+  template <class Run>
+  void carry(Pass pass, void* workspace, Stream stream, const Run& run) {
+    RunMemory memory(*scratch, workspace_bytes(), carrier.window() ? carrier.window()->data() : workspace,
+                     stream);
+    memory.use([&](std::byte* data) { carrier.carry(pass, stream, [&] { run(data); }); });
   }
 };
 
 namespace {
 
+/// Lets messages travel through peer memory, if ranks have it. Returns how they travel, and why.
+std::string connect(ContextParallelPlan::Impl& plan, Communicator& communicator, ParallelWindows& windows) {
+  ShardEngine& engine = *plan.engine;
+  if (plan.explanation.scheme == ContextParallelScheme::local) return {};
+  if (!engine.exchanges_workspaces())
+    return "the communicator, because some messages end in the caller's tensors";
+  std::string why_not;
+  const auto window = windows.get(communicator, engine.workspace_bytes(), why_not);
+  if (!window) return "the communicator: " + why_not;
+  plan.carrier.connect(window, {engine.messages(Pass::forward, window->data()),
+                                engine.messages(Pass::backward, window->data())});
+  plan.explanation.peer_bytes = window->bytes();
+  return "copy engines, into memory that ranks map";
+}
+
 ContextParallelExplanation explained(ContextParallelExplanation e, const ShardEngine& engine) {
-  e.workspace_bytes = engine.workspace_bytes();
   if (engine.forward() != nullptr) e.forward = engine.forward()->explain();
   if (engine.backward() != nullptr) e.backward = engine.backward()->explain();
   return e;
@@ -65,7 +94,7 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
   statements.push_back({"chosen scheme", std::string(to_string(made.explanation.scheme))});
   statements.push_back({"groups", fmt::format("{}", made.explanation.groups)});
   require_same(communicator, statements, found.take());
-  auto impl = std::make_shared<ContextParallelPlan::Impl>();
+  auto impl = std::make_shared<ContextParallelPlan::Impl>(communicator);
   make_together(communicator, [&] {
     impl->problem = request.problem;
     impl->shard = PlannedProblem(shard_problem(request.problem, made.explanation.tokens), options.plan);
@@ -85,10 +114,12 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
     };
     make.append = load(Operation::append), make.merge = load(Operation::merge);
     make.sum = [&](const RowKernel& kernel) { return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel; };
-    impl->engine = made.make_engine(make);
+    impl->engine = made.make_engine(impl->carrier, make);
     impl->scratch = impl_->scratch_pool(gpu);
     impl->explanation = explained(std::move(made.explanation), *impl->engine);
   });
+  impl->explanation.transport = connect(*impl, communicator, impl_->parallel_windows);
+  impl->explanation.workspace_bytes = impl->workspace_bytes();
   const ContextParallelPlan made_plan(std::move(impl));
   impl_->parallel_plans.add(request.problem, communicator, made_plan);
   return made_plan;
@@ -123,13 +154,13 @@ void context_parallel_attention_backward(const AttentionProblem& problem, const 
 void ContextParallelPlan::run(const AttentionArgs& args, Stream stream) const try {
   Impl& impl = *impl_;
   const ScopedContext current(impl.device);
-  const Operands operands = operands_of(impl.shard, args, impl.engine->workspace_bytes());
+  const Operands operands = operands_of(impl.shard, args, impl.workspace_bytes());
   Violations found = violations_of(impl.shard, args, operands);
   std::ranges::move(violations_of_run(impl.problem, impl.explanation.scheme, args),
                     std::back_inserter(found));
   require_usable(std::move(found), operands, impl.device);
-  RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
-  memory.use([&](std::byte* workspace) { impl.engine->run(args, workspace, stream); });
+  impl.carry(Pass::forward, args.workspace, stream,
+             [&](std::byte* workspace) { impl.engine->run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
@@ -139,19 +170,19 @@ void ContextParallelPlan::run_backward(const BackwardArgs& args, Stream stream) 
   if (!impl.gradients)
     throw InvalidRequest({{"gradients", "absent", "must be given to context_parallel_plan()"}});
   const ScopedContext current(impl.device);
-  const BackwardOperands operands = backward_operands_of(impl.shard, args, impl.engine->workspace_bytes());
+  const BackwardOperands operands = backward_operands_of(impl.shard, args, impl.workspace_bytes());
   Violations found = violations_of(impl.shard, impl.kept, args, operands);
   std::ranges::move(violations_of_run(impl.problem, impl.explanation.scheme, args.forward),
                     std::back_inserter(found));
   require_usable(std::move(found), operands, impl.device);
-  RunMemory memory(*impl.scratch, impl.engine->workspace_bytes(), args.workspace, stream);
-  memory.use([&](std::byte* workspace) { impl.engine->run_backward(args, workspace, stream); });
+  impl.carry(Pass::backward, args.forward.workspace, stream,
+             [&](std::byte* workspace) { impl.engine->run_backward(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
 
 std::size_t ContextParallelPlan::workspace_bytes() const {
-  return impl_->engine->workspace_bytes();
+  return impl_->workspace_bytes();
 }
 
 const AttentionProblem& ContextParallelPlan::problem() const {

@@ -10,6 +10,7 @@
 #include <operation/rules/violations.h>
 #include <parallel/agreement.h>
 #include <parallel/decode_engine.h>
+#include <planning/row_kernels.h>
 
 #include <iterator>
 #include <utility>
@@ -20,12 +21,19 @@ struct ContextParallelDecodePlan::Impl {
   PlannedProblem problem;  ///< of the rank's attention
   int device = 0;
   std::shared_ptr<const ScratchPool> scratch;
+  MessageCarrier carrier;
   std::optional<DecodeEngine> engine;
 
+  explicit Impl(Communicator& communicator) : carrier(communicator) {}
   ~Impl() {
     const ScopedContext current(device);
+    carrier.end_waits();
     engine.reset();
+    carrier.disconnect();
   }
+
+  /// Returns the bytes of workspace that callers may give.
+  std::size_t workspace_bytes() const { return carrier.window() ? 0 : engine->workspace_bytes(); }
 };
 
 namespace {
@@ -52,6 +60,21 @@ AttentionProblem common_part(AttentionProblem p) {
   return p;
 }
 
+/// Lets messages travel through peer memory, if ranks have it. On GPUs a kernel puts them there, because copy engines take longer to begin
+/// than a communicator.
+void connect(Context::Impl& context, ContextParallelDecodePlan::Impl& plan, Communicator& communicator,
+             const Device& gpu) {
+  if (communicator.size() > kMostPutRanks) return;
+  std::string why_not;
+  const auto window = context.parallel_windows.get(communicator, plan.engine->workspace_bytes(), why_not);
+  if (!window) return;
+  std::shared_ptr<const Kernel> put;
+  make_together(communicator, [&] {
+    if (!interpreting()) put = context.load_kernel_of(Operation::merge, put_kernel(), gpu, nullptr).kernel;
+  });
+  plan.carrier.connect(window, {plan.engine->messages(window->data()), {}}, std::move(put));
+}
+
 }  // namespace
 
 ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionProblem& problem,
@@ -62,7 +85,7 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
   Violations found = broken_rules(problem, options, communicator.size());
   const AttentionProblem whole = problem.normalized();
   require_same(communicator, statements_of(PlannedProblem(common_part(whole), options)), std::move(found));
-  auto impl = std::make_shared<ContextParallelDecodePlan::Impl>();
+  auto impl = std::make_shared<ContextParallelDecodePlan::Impl>(communicator);
   make_together(communicator, [&] {
     const AttentionProblem own = decode_problem(whole, communicator.rank());
     impl->problem = PlannedProblem(own, options);
@@ -70,9 +93,10 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
     const auto load = [&](const RowKernel& kernel) {
       return impl_->load_kernel_of(Operation::merge, kernel, gpu, nullptr).kernel;
     };
-    impl->engine.emplace(whole, communicator, plan(own, gpu.ordinal, options), load, options.row_alignment);
+    impl->engine.emplace(whole, impl->carrier, plan(own, gpu.ordinal, options), load, options.row_alignment);
     impl->scratch = impl_->scratch_pool(gpu);
   });
+  connect(*impl_, *impl, communicator, gpu);
   return ContextParallelDecodePlan(std::move(impl));
 } catch (...) {
   rethrow_as_error();
@@ -84,7 +108,8 @@ void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) co
   const ScopedContext current(impl.device);
   std::vector<Operand> used = engine.own_operands(args);
   Violations found = violations_of_operands(used);
-  RunMemory memory(*impl.scratch, engine.workspace_bytes(), args.workspace, stream);
+  const auto& window = impl.carrier.window();
+  RunMemory memory(*impl.scratch, impl.workspace_bytes(), window ? window->data() : args.workspace, stream);
   const AttentionArgs local = engine.local_args(args, memory.data());
   const Operands operands = operands_of(impl.problem, local);
   std::ranges::move(violations_of(impl.problem, local, operands), std::back_inserter(found));
@@ -92,13 +117,15 @@ void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) co
   require_usable(std::move(found), used, impl.device);
   if (const Plan& own = engine.plan().impl(); own.checks_tables && !own.steps.empty())
     require_sound_tables(own.problem, local, impl.device, stream);  // before other ranks wait for this one
-  memory.use([&](std::byte* workspace) { engine.run(args, workspace, stream); });
+  memory.use([&](std::byte* workspace) {
+    impl.carrier.carry(Pass::forward, stream, [&] { engine.run(args, workspace, stream); });
+  });
 } catch (...) {
   rethrow_as_error();
 }
 
 std::size_t ContextParallelDecodePlan::workspace_bytes() const {
-  return impl_->engine->workspace_bytes();
+  return impl_->workspace_bytes();
 }
 
 const Explanation& ContextParallelDecodePlan::explain() const {

@@ -107,6 +107,7 @@ void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& l
     case Operation::append:
       return lookups.need(append_kernel(problem).spec(target.arch));
     case Operation::merge:
+      if (problem.float32_out) lookups.need(put_kernel().spec(target.arch));
       return lookups.need(merge_kernel(problem).spec(target.arch));
     case Operation::dropout_mask:
       return lookups.need(dropout_mask_kernel().spec(target.arch));

@@ -131,6 +131,8 @@ std::string to_json(const ContextParallelExplanation& e) {
                {"pairs", e.pairs},
                {"sent_bytes", e.sent_bytes},
                {"received_bytes", e.received_bytes},
+               {"transport", e.transport},
+               {"peer_bytes", e.peer_bytes},
                {"workspace_bytes", e.workspace_bytes},
                {"forward", of(e.forward)},
                {"backward", of(e.backward)}});

@@ -109,8 +109,8 @@ Choice gather_choice(const ParallelRequest& request, const Needs& needs, Request
   e = explanation_of(request, work.is_local ? Scheme::local : Scheme::gather_heads, std::move(reason),
                      work.gather.groups.size());
   made.exposed_bytes = add_key_bytes(e, request, needs.intervals) / e.groups;
-  made.sharding.make_engine = [work, &communicator = request.communicator](const PlanMaker& make) {
-    return std::make_unique<GatherEngine>(work, communicator, make);
+  made.sharding.make_engine = [work](MessageCarrier& carrier, const PlanMaker& make) {
+    return std::make_unique<GatherEngine>(work, carrier, make);
   };
   return made;
 }
@@ -142,8 +142,8 @@ Sharding staged_sharding(const ParallelRequest& request, const Needs& needs, Req
   Sharding made;
   made.explanation = explanation_of(request, Scheme::staged, "asked for", work.keys.stages.size());
   add_key_bytes(made.explanation, request, needs.intervals);
-  made.make_engine = [work = std::move(work), &communicator = request.communicator](const PlanMaker& make) {
-    return std::make_unique<StagedEngine>(work, communicator, make);
+  made.make_engine = [work = std::move(work)](MessageCarrier& carrier, const PlanMaker& make) {
+    return std::make_unique<StagedEngine>(work, carrier, make);
   };
   return made;
 }
@@ -191,8 +191,8 @@ Choice head_choice(const ParallelRequest& request, const Needs& needs, std::stri
     }
   }
   made.exposed_bytes /= e.groups;
-  made.sharding.make_engine = [work, &communicator = request.communicator](const PlanMaker& make) {
-    return std::make_unique<HeadEngine>(work, communicator, make);
+  made.sharding.make_engine = [work](MessageCarrier& carrier, const PlanMaker& make) {
+    return std::make_unique<HeadEngine>(work, carrier, make);
   };
   return made;
 }

@@ -12,7 +12,7 @@ namespace fa2 {
 /// One rank's part.
 struct Sharding {
   ContextParallelExplanation explanation;  ///< without workspace and kernels
-  std::function<std::unique_ptr<ShardEngine>(const PlanMaker&)> make_engine;
+  std::function<std::unique_ptr<ShardEngine>(MessageCarrier&, const PlanMaker&)> make_engine;
 };
 
 /// Adds to `found` why there is none. Every rank chooses the same scheme.

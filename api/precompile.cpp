@@ -118,6 +118,9 @@ void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChoose
     case Operation::append:
       return add_row_kernel(append_kernel(problem), "the only kernel of append()", target, requests, seen);
     case Operation::merge:
+      if (problem.float32_out)
+        add_row_kernel(put_kernel(), "the only kernel that exchanges parts of several ranks", target,
+                       requests, seen);
       return add_row_kernel(merge_kernel(problem), "the only kernel of merge()", target, requests, seen);
     case Operation::dropout_mask:
       return add_row_kernel(dropout_mask_kernel(), "the only kernel of dropout_mask()", target, requests,

@@ -9,6 +9,10 @@ namespace fa2 {
 
 Communicator::~Communicator() = default;
 
+bool Communicator::allows_peer_memory() const noexcept {
+  return false;
+}
+
 void Communicator::wait(std::uint64_t) {}
 
 void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {

@@ -15,14 +15,14 @@ AttentionProblem decode_problem(const AttentionProblem& problem, int rank) {
   return p;
 }
 
-DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
+DecodeEngine::DecodeEngine(const AttentionProblem& problem, MessageCarrier& carrier, AttentionPlan plan,
                            const LoadRowKernel& kernel, RowAlignment alignment)
     : problem_(problem),
-      communicator_(communicator),
+      carrier_(carrier),
       plan_(std::move(plan)),
       entries_(problem.total_q > 0 ? 1 : problem.batch),
       rows_(problem.total_q > 0 ? problem.total_q : problem.seqlen_q),
-      heads_(problem.heads_q / communicator.size()),
+      heads_(problem.heads_q / carrier.size()),
       zero_(kFloatBytes) {
   copy_.problem = {.dtype = problem.dtype,
                    .lse_base = problem.lse_base,
@@ -34,7 +34,7 @@ DecodeEngine::DecodeEngine(const AttentionProblem& problem, Communicator& commun
   merge_problem_.float32_parts = true;
   merge_problem_.float32_output = problem.float32_out;
   merge_problem_.head_dim = problem.head_dim_v;
-  merge_problem_.parts = communicator.size();
+  merge_problem_.parts = carrier.size();
   layout_ = layout();
   zero_.fill(0);
   if (is_empty(merge_problem_)) return;
@@ -53,15 +53,20 @@ TensorStrides DecodeEngine::strides(std::int64_t dim) const {
 DecodeEngine::Layout DecodeEngine::layout() const {
   Layout made;
   const auto take = [&](std::int64_t elements, std::int64_t element_bytes) {
-    const std::int64_t bytes = elements * element_bytes * communicator_.size();
+    const std::int64_t bytes = elements * element_bytes * carrier_.size();
     return std::exchange(made.bytes, made.bytes + whole_part(static_cast<std::size_t>(bytes)));
   };
   made.q = take(rank_elements(problem_.head_dim), kElementBytes);
   made.out = take(rank_elements(problem_.head_dim_v), kFloatBytes);
   made.lse = take(rank_elements(1), kFloatBytes);
   made.parts = take(rank_elements(problem_.head_dim_v), kFloatBytes);
-  made.lse_parts = take(rank_elements(1) * communicator_.size(), kFloatBytes);
+  made.lse_parts = take(rank_elements(1) * carrier_.size(), kFloatBytes);
   return made;
+}
+
+MessageLists DecodeEngine::messages(std::byte* workspace) {
+  if (!merge_) return {};
+  return {query_transfers(workspace), part_transfers(workspace)};
 }
 
 std::vector<Operand> DecodeEngine::own_operands(const AttentionArgs& args) const {
@@ -81,39 +86,36 @@ AttentionArgs DecodeEngine::local_args(const AttentionArgs& args, std::byte* wor
   a.out_strides = strides(problem_.head_dim_v);
   a.lse = reinterpret_cast<float*>(workspace + layout_.lse);
   a.empty_row_lse = EmptyRowLse::negative_infinity;
-  if (communicator_.rank() != 0) a.sinks = nullptr;
+  if (carrier_.rank() != 0) a.sinks = nullptr;
   a.workspace = nullptr;
   return a;
 }
 
 template <class Message>
 void DecodeEngine::for_each_distance(int first, const Message& message) const {
-  const int rank = communicator_.rank(), size = communicator_.size();
+  const int rank = carrier_.rank(), size = carrier_.size();
   for (int distance = first; distance < size; ++distance)
     message((rank + distance) % size, (rank - distance + size) % size);
 }
 
-void DecodeEngine::exchange(Stream stream) {
-  communicator_.wait(communicator_.exchange(transfers_.data(), transfers_.size(), stream));
+std::byte* DecodeEngine::queries_of(int rank, std::byte* workspace) const {
+  return workspace + layout_.q + rank * rank_elements(problem_.head_dim) * kElementBytes;
 }
 
-void DecodeEngine::gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream) {
+const std::vector<Transfer>& DecodeEngine::query_transfers(std::byte* workspace) {
   const std::int64_t bytes = rank_elements(problem_.head_dim) * kElementBytes;
-  const auto slice = [&](int rank) { return workspace + layout_.q + rank * bytes; };
-  enqueue(copy_, args.q, args.q_strides, slice(communicator_.rank()), strides(problem_.head_dim),
-          static_cast<const float*>(zero_.data()), stream);
+  const auto slice = [&](int rank) { return queries_of(rank, workspace); };
   transfers_.clear();
   for_each_distance(1, [&](int to, int from) {
-    transfers_.push_back(
-        {Transfer::Kind::send, to, slice(communicator_.rank()), static_cast<std::size_t>(bytes)});
+    transfers_.push_back({Transfer::Kind::send, to, slice(carrier_.rank()), static_cast<std::size_t>(bytes)});
     transfers_.push_back({Transfer::Kind::receive, from, slice(from), static_cast<std::size_t>(bytes)});
   });
-  exchange(stream);
+  return transfers_;
 }
 
-void DecodeEngine::exchange_parts(std::byte* workspace, Stream stream) {
+const std::vector<Transfer>& DecodeEngine::part_transfers(std::byte* workspace) {
   const auto out_bytes = static_cast<std::size_t>(rank_elements(problem_.head_dim_v) * kFloatBytes),
-             lse_bytes = static_cast<std::size_t>(rank_elements(1) * kFloatBytes) * communicator_.size();
+             lse_bytes = static_cast<std::size_t>(rank_elements(1) * kFloatBytes) * carrier_.size();
   transfers_.clear();
   const auto add = [&](Transfer::Kind kind, int peer, std::byte* data, std::size_t bytes) {
     transfers_.push_back({kind, peer, data, bytes});
@@ -125,17 +127,17 @@ void DecodeEngine::exchange_parts(std::byte* workspace, Stream stream) {
     add(Transfer::Kind::send, to, workspace + layout_.lse, lse_bytes);
     add(Transfer::Kind::receive, from, workspace + layout_.lse_parts + from * lse_bytes, lse_bytes);
   });
-  exchange(stream);
+  return transfers_;
 }
 
 void DecodeEngine::merge(const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  const std::int64_t all_heads = heads_ * communicator_.size();
+  const std::int64_t all_heads = heads_ * carrier_.size();
   MergeArgs merge;
   merge.parts = workspace + layout_.parts;
   merge.part_stride = rank_elements(problem_.head_dim_v);
   merge.parts_strides = strides(problem_.head_dim_v);
   merge.lse_parts =
-      reinterpret_cast<const float*>(workspace + layout_.lse_parts) + communicator_.rank() * heads_ * rows_;
+      reinterpret_cast<const float*>(workspace + layout_.lse_parts) + carrier_.rank() * heads_ * rows_;
   merge.lse_part_stride = entries_ * all_heads * rows_;
   merge.lse_parts_strides = {all_heads * rows_, rows_, 1};
   merge.out = args.out, merge.out_strides = args.out_strides;
@@ -146,9 +148,12 @@ void DecodeEngine::merge(const AttentionArgs& args, std::byte* workspace, Stream
 
 void DecodeEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   if (!merge_) return;
-  gather_queries(args, workspace, stream);
+  const auto exchange = [&](const auto& transfers) { carrier_.wait(carrier_.exchange(transfers, stream)); };
+  enqueue(copy_, args.q, args.q_strides, queries_of(carrier_.rank(), workspace), strides(problem_.head_dim),
+          static_cast<const float*>(zero_.data()), stream);
+  exchange([&]() -> const std::vector<Transfer>& { return query_transfers(workspace); });
   plan_.run(local_args(args, workspace), stream);
-  exchange_parts(workspace, stream);
+  exchange([&]() -> const std::vector<Transfer>& { return part_transfers(workspace); });
   merge(args, workspace, stream);
 }
 

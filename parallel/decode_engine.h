@@ -5,6 +5,7 @@
 #include <fa2/context.h>
 #include <fa2/merge.h>
 #include <operation/operands/operands.h>
+#include <parallel/message_carrier.h>
 #include <parallel/tensor_copy.h>
 #include <planning/plan.h>
 #include <runtime/device_buffer.h>
@@ -24,12 +25,15 @@ AttentionProblem decode_problem(const AttentionProblem& problem, int rank);
 class DecodeEngine {
  public:
   /// `problem`: the caller's, valid and normalized; ranks divide its heads_q. `kernel` loads the kernel of copies and merges.
-  /// `communicator` must outlive the engine.
-  DecodeEngine(const AttentionProblem& problem, Communicator& communicator, AttentionPlan plan,
+  /// `carrier` must outlive the engine.
+  DecodeEngine(const AttentionProblem& problem, MessageCarrier& carrier, AttentionPlan plan,
                const LoadRowKernel& kernel, RowAlignment alignment);
 
   std::size_t workspace_bytes() const { return layout_.bytes; }
   const AttentionPlan& plan() const { return plan_; }
+
+  /// Returns the messages of a run in `workspace`, exchange by exchange.
+  MessageLists messages(std::byte* workspace);
 
   /// Returns the rank's Q, O and LSE. `args`: as ContextParallelDecodePlan::run() takes them.
   std::vector<Operand> own_operands(const AttentionArgs& args) const;
@@ -51,13 +55,13 @@ class DecodeEngine {
   /// Calls message(to, from) for each number of ranks between both and this rank, from `first` on, so that all ranks send and receive.
   template <class Message>
   void for_each_distance(int first, const Message& message) const;
-  void exchange(Stream stream);
-  void gather_queries(const AttentionArgs& args, std::byte* workspace, Stream stream);
-  void exchange_parts(std::byte* workspace, Stream stream);
+  std::byte* queries_of(int rank, std::byte* workspace) const;
+  const std::vector<Transfer>& query_transfers(std::byte* workspace);
+  const std::vector<Transfer>& part_transfers(std::byte* workspace);
   void merge(const AttentionArgs& args, std::byte* workspace, Stream stream);
 
   AttentionProblem problem_;
-  Communicator& communicator_;
+  MessageCarrier& carrier_;
   AttentionPlan plan_;
   std::int64_t entries_, rows_, heads_;  ///< heads: of one rank
   TensorCopy copy_;

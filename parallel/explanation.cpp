@@ -14,6 +14,7 @@ std::string to_string(const ContextParallelExplanation& e) {
       e.rank, e.ranks, to_string(e.scheme), e.reason, e.groups,
       e.scheme == ContextParallelScheme::staged ? "stage" : "group", e.groups == 1 ? "" : "s", e.tokens,
       e.needed_keys, e.pairs, e.workspace_bytes);
+  if (!e.transport.empty()) text += fmt::format("messages travel by {}\n", e.transport);
   for (int rank = 0; rank < e.ranks; ++rank)
     if (rank != e.rank)
       text += fmt::format("rank {}: sends {} bytes, receives {}\n", rank, e.sent_bytes[rank],

@@ -9,8 +9,8 @@
 
 namespace fa2 {
 
-GatherEngine::GatherEngine(GatherWork work, Communicator& communicator, const PlanMaker& make)
-    : of_(std::move(work)), communicator_(communicator) {
+GatherEngine::GatherEngine(GatherWork work, MessageCarrier& carrier, const PlanMaker& make)
+    : of_(std::move(work)), carrier_(carrier) {
   add_tables();
   for (const HeadGroup& part : of_.gather.groups) groups_.push_back(group_of(part, make));
   tables_.upload();
@@ -141,6 +141,10 @@ void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace
   launch(*g.sum, sum, operands_of(g.sum_problem, sum), nullptr, stream);
 }
 
+const std::vector<Stage>& GatherEngine::stages_of(Pass pass) const {
+  return pass == Pass::backward && of_.gradients.dk ? of_.gather.backward : of_.gather.forward;
+}
+
 void GatherEngine::list_transfers(const Stage& stage, std::byte* workspace) {
   transfers_.clear();
   const auto add = [&](int group, const std::vector<RowTransfer>& rows, const auto& sent,
@@ -160,8 +164,8 @@ void GatherEngine::list_transfers(const Stage& stage, std::byte* workspace) {
 /// One forward or backward: the Engine of run_stages().
 class GatherEngine::Run {
  public:
-  Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
-      : engine_(engine), args_(args), workspace_(workspace), stream_(stream), is_backward_(is_backward) {}
+  Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, Pass pass)
+      : engine_(engine), args_(args), workspace_(workspace), stream_(stream), pass_(pass) {}
 
   void prepare(int group, Stream stream) const { engine_.copy_own(group, args_.forward, workspace_, stream); }
 
@@ -177,15 +181,15 @@ class GatherEngine::Run {
     const Group& group = engine_.groups_[number];
     std::byte* const keys = workspace_ + engine_.layout_.keys[number % kSlots];
     std::byte* const gradients = workspace_ + engine_.layout_.gradients[number % kSlots];
-    if (is_backward_)
+    if (pass_ == Pass::backward)
       group.backward->run(engine_.backward_args_of(group, args_, keys, gradients), stream_);
     else
       group.forward->run(engine_.forward_args(group, args_.forward, keys), stream_);
   }
 
-  void run(const std::vector<Stage>& stages) const {
+  void run() const {
     if (engine_.of_.is_local) return compute(0);
-    run_stages(stages, engine_.communicator_, engine_.streams_, stream_, *this);
+    run_stages(engine_.stages_of(pass_), engine_.carrier_, engine_.streams_, stream_, *this);
   }
 
  private:
@@ -193,15 +197,21 @@ class GatherEngine::Run {
   const BackwardArgs& args_;
   std::byte* workspace_;
   Stream stream_;
-  bool is_backward_;
+  Pass pass_;
 };
 
+MessageLists GatherEngine::messages(Pass pass, std::byte* workspace) {
+  if (of_.is_local || (pass == Pass::backward && !groups_.front().backward)) return {};
+  const BackwardArgs none;
+  return messages_of(stages_of(pass), Run(*this, none, workspace, nullptr, pass));
+}
+
 void GatherEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  Run(*this, backward_args(args), workspace, stream, false).run(of_.gather.forward);
+  Run(*this, backward_args(args), workspace, stream, Pass::forward).run();
 }
 
 void GatherEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  Run(*this, args, workspace, stream, true).run(of_.gradients.dk ? of_.gather.backward : of_.gather.forward);
+  Run(*this, args, workspace, stream, Pass::backward).run();
 }
 
 }  // namespace fa2

@@ -35,10 +35,12 @@ struct GatherWork {
 
 class GatherEngine final : public ShardEngine {
  public:
-  /// Loads all kernels. `communicator` must outlive the engine.
-  GatherEngine(GatherWork work, Communicator& communicator, const PlanMaker& make);
+  /// Loads all kernels. `carrier` must outlive the engine.
+  GatherEngine(GatherWork work, MessageCarrier& carrier, const PlanMaker& make);
 
   std::size_t workspace_bytes() const override { return layout_.bytes; }
+  bool exchanges_workspaces() const override { return true; }
+  MessageLists messages(Pass pass, std::byte* workspace) override;
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;
   const AttentionPlan* forward() const override;
@@ -70,6 +72,7 @@ class GatherEngine final : public ShardEngine {
 
   class Run;
 
+  const std::vector<Stage>& stages_of(Pass pass) const;
   void list_transfers(const Stage& stage, std::byte* workspace);
   void copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
@@ -78,7 +81,7 @@ class GatherEngine final : public ShardEngine {
                                 std::byte* gradients) const;
 
   GatherWork of_;
-  Communicator& communicator_;
+  MessageCarrier& carrier_;
   DeviceTables tables_;
   SequenceTables sequences_;
   std::size_t sum_rows_ = 0;  ///< table

@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::int64_t kTileRows = 128, kTilesPerSm = 4;
 constexpr int kMostGroups = 8;
-/// A group costs 0.13 ms on two H200s (docs/kernel-notes.md). So many bytes arrive meanwhile over NVLink. With n groups bytes / n are exposed, and
-/// the cost of n groups is least if n^2 groups cost as much as all bytes.
-constexpr double kBytesOfGroup = 26e6;
+/// So many bytes arrive over NVLink in the time that a group costs on two H200s, which have most of it in their last waves (docs/kernel-notes.md).
+/// With n groups bytes / n are exposed, and the cost of n groups is least if n^2 groups cost as much as all bytes.
+constexpr double kBytesOfGroup = 16e6;
 
 }  // namespace
 

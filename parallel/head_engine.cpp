@@ -22,8 +22,8 @@ std::int64_t bytes_between(const HeadWork& work, int from, int to) {
          (work.held[from].count() * heads_of(to) * in + work.held[to].count() * heads_of(from) * out);
 }
 
-HeadEngine::HeadEngine(HeadWork work, Communicator& communicator, const PlanMaker& make)
-    : of_(std::move(work)), communicator_(communicator), own_tokens_(of_.held[communicator.rank()].count()) {
+HeadEngine::HeadEngine(HeadWork work, MessageCarrier& carrier, const PlanMaker& make)
+    : of_(std::move(work)), carrier_(carrier), own_tokens_(of_.held[carrier.rank()].count()) {
   add_messages();
   for (const std::vector<Slice>& shares : of_.shares) add_group(shares, make);
   for (const HeadRow* const row : {&forward_.in, &forward_.out, &backward_.in, &backward_.out})
@@ -53,7 +53,7 @@ void HeadEngine::add_messages() {
 }
 
 void HeadEngine::add_group(const std::vector<Slice>& shares, const PlanMaker& make) {
-  Group& group = groups_.emplace_back(Group{shares, shares[communicator_.rank()], 0});
+  Group& group = groups_.emplace_back(Group{shares, shares[carrier_.rank()], 0});
   for (const Slice& share : shares) group.all_heads += share.size();
   AttentionProblem own = of_.problem;
   own.heads_kv = group.heads.size(), own.heads_q = own.heads_kv * of_.queries_per_kv();

@@ -38,10 +38,12 @@ std::int64_t bytes_between(const HeadWork& work, int from, int to);
 
 class HeadEngine final : public ShardEngine {
  public:
-  /// Loads all kernels. `communicator` must outlive the engine.
-  HeadEngine(HeadWork work, Communicator& communicator, const PlanMaker& make);
+  /// Loads all kernels. `carrier` must outlive the engine.
+  HeadEngine(HeadWork work, MessageCarrier& carrier, const PlanMaker& make);
 
   std::size_t workspace_bytes() const override { return layout_.bytes; }
+  bool exchanges_workspaces() const override { return false; }  // LSE ends in the caller's memory
+  MessageLists messages(Pass, std::byte*) override { return {}; }
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;
   const AttentionPlan* forward() const override { return &*groups_.front().forward; }
@@ -74,7 +76,7 @@ class HeadEngine final : public ShardEngine {
   std::int64_t own_array_elements() const { return of_.entries() * of_.problem.heads_q * own_tokens_; }
 
   HeadWork of_;
-  Communicator& communicator_;
+  MessageCarrier& carrier_;
   std::int64_t own_tokens_;
   Messages forward_, backward_;
   std::vector<Group> groups_;

@@ -126,7 +126,7 @@ class HeadEngine::Run {
       exchange.blocks.push_back(memory(block, share, engine_.own_tokens_));
       block += of_.entries() * exchange.blocks.back().entry_bytes;
     }
-    add_transfers(engine_.transfers_, exchange, direction, of_.held, engine_.communicator_.rank());
+    add_transfers(engine_.transfers_, exchange, direction, of_.held, engine_.carrier_.rank());
   }
 
   /// A head of an array is an entry whose rows are floats.
@@ -146,7 +146,7 @@ class HeadEngine::Run {
           exchange.blocks.push_back(memory(arrays_[array],
                                            entry * of_.problem.heads_q + share.begin * queries, share,
                                            engine_.own_tokens_));
-        add_transfers(engine_.transfers_, exchange, direction, of_.held, engine_.communicator_.rank());
+        add_transfers(engine_.transfers_, exchange, direction, of_.held, engine_.carrier_.rank());
       }
     }
   }
@@ -206,13 +206,13 @@ class HeadEngine::Run {
 
 void HeadEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const BackwardArgs forward = backward_args(args);
-  run_stages(stages_, communicator_, streams_, stream, Run(*this, forward, workspace, stream, false));
+  run_stages(stages_, carrier_, streams_, stream, Run(*this, forward, workspace, stream, false));
 }
 
 void HeadEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
   const Run run(*this, args, workspace, stream, true);
   run.start();
-  run_stages(stages_, communicator_, streams_, stream, run);
+  run_stages(stages_, carrier_, streams_, stream, run);
 }
 
 }  // namespace fa2

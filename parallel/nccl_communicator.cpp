@@ -60,9 +60,8 @@ std::string reason(const Nccl& nccl, NcclResult result, const char* function) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm* comm, Owner owner,
-                                   std::chrono::milliseconds timeout)
-    : nccl_(nccl), comm_(comm), owner_(owner), timeout_(timeout) {
+NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm* comm, Owner owner, const NcclOptions& options)
+    : nccl_(nccl), comm_(comm), owner_(owner), timeout_(options.timeout), peer_memory_(options.peer_memory) {
   settle(kNcclInProgress, "ncclCommGetAsyncError");
   rank_ = number_of(nccl.comm_user_rank, "ncclCommUserRank");
   size_ = number_of(nccl.comm_count, "ncclCommCount");
@@ -81,12 +80,12 @@ NcclCommunicator::~NcclCommunicator() {
 
 std::unique_ptr<Communicator> NcclCommunicator::split(const Nccl& nccl, ncclComm* comm,
                                                       const NcclOptions& options) {
-  NcclCommunicator parent(nccl, comm, Owner::caller, options.timeout);
+  NcclCommunicator parent(nccl, comm, Owner::caller, options);
   NcclConfig config = config_of(options);
   ncclComm* child = nullptr;
   parent.settle(nccl.comm_split(comm, 0, parent.rank(), &child, &config), "ncclCommSplit");
   if (child == nullptr) parent.fail("ncclCommSplit has made no communicator", kNcclSuccess);
-  return std::make_unique<NcclCommunicator>(nccl, child, Owner::self, options.timeout);
+  return std::make_unique<NcclCommunicator>(nccl, child, Owner::self, options);
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::init(const Nccl& nccl, const NcclId& id, int ranks, int rank,
@@ -103,7 +102,7 @@ std::unique_ptr<Communicator> NcclCommunicator::init(const Nccl& nccl, const Ncc
   if (comm == nullptr || (result != kNcclSuccess && result != kNcclInProgress))
     throw CommunicationError(fmt::format("rank {}: {}", rank, reason(nccl, result, "ncclCommInitRankConfig")),
                              rank, result);
-  return std::make_unique<NcclCommunicator>(nccl, comm, Owner::self, options.timeout);
+  return std::make_unique<NcclCommunicator>(nccl, comm, Owner::self, options);
 }
 
 std::uint64_t NcclCommunicator::exchange(const Transfer* transfers, std::size_t count, Stream stream) {
@@ -230,8 +229,7 @@ ncclComm* required(ncclComm* comm) {
 }  // namespace
 
 std::unique_ptr<Communicator> borrow_nccl(ncclComm_t comm, const NcclOptions& options) {
-  return std::make_unique<NcclCommunicator>(nccl(), required(comm), NcclCommunicator::Owner::caller,
-                                            options.timeout);
+  return std::make_unique<NcclCommunicator>(nccl(), required(comm), NcclCommunicator::Owner::caller, options);
 }
 
 std::unique_ptr<Communicator> split_nccl(ncclComm_t comm, const NcclOptions& options) {

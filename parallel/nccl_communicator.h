@@ -19,7 +19,7 @@ class NcclCommunicator : public Communicator {
   enum class Owner { caller, self };
 
   /// `nccl` must outlive the communicator. With Owner::self, `comm` may still be ncclInProgress. @throws CommunicationError.
-  NcclCommunicator(const Nccl& nccl, ncclComm* comm, Owner owner, std::chrono::milliseconds timeout);
+  NcclCommunicator(const Nccl& nccl, ncclComm* comm, Owner owner, const NcclOptions& options);
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -30,6 +30,7 @@ class NcclCommunicator : public Communicator {
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
+  bool allows_peer_memory() const noexcept override { return peer_memory_; }
   std::uint64_t exchange(const Transfer* transfers, std::size_t count, Stream stream) override;
   void all_gather(const void* mine, std::size_t bytes, void* all) override;
   void check() override;
@@ -47,6 +48,7 @@ class NcclCommunicator : public Communicator {
   ncclComm* comm_;  ///< null once aborted
   Owner owner_;
   std::chrono::milliseconds timeout_;
+  bool peer_memory_;
   int rank_ = -1;
   int size_ = 0;
   int device_ = 0;

@@ -22,6 +22,7 @@ class SameDeviceCommunicator : public Communicator {
 
   int rank() const noexcept override { return host_.rank(); }
   int size() const noexcept override { return host_.size(); }
+  bool allows_peer_memory() const noexcept override { return host_.allows_peer_memory(); }
   std::uint64_t exchange(const Transfer* transfers, std::size_t count, Stream stream) override;
   void all_gather(const void* mine, std::size_t bytes, void* all) override {
     host_.all_gather(mine, bytes, all);

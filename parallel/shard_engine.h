@@ -3,6 +3,7 @@
 
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <parallel/message_carrier.h>
 #include <parallel/tensor_copy.h>
 #include <planning/plan.h>
 
@@ -26,6 +27,11 @@ class ShardEngine {
 
   /// Returns the bytes that runs need: a multiple of kWorkspaceAlignment.
   virtual std::size_t workspace_bytes() const = 0;
+
+  /// Returns whether messages begin and end in the workspace.
+  virtual bool exchanges_workspaces() const = 0;
+  /// Returns the messages of a pass whose workspace is at `workspace`, if exchanges_workspaces().
+  virtual MessageLists messages(Pass pass, std::byte* workspace) = 0;
 
   /// Enqueue a run. The arguments must be valid for the rank's tensors. Later work on `stream` follows kernels and exchanges.
   virtual void run(const AttentionArgs& args, std::byte* workspace, Stream stream) = 0;

@@ -9,8 +9,8 @@
 
 namespace fa2 {
 
-StagedEngine::StagedEngine(StagedWork work, Communicator& communicator, const PlanMaker& make)
-    : of_(std::move(work)), communicator_(communicator) {
+StagedEngine::StagedEngine(StagedWork work, MessageCarrier& carrier, const PlanMaker& make)
+    : of_(std::move(work)), carrier_(carrier) {
   for (int number = 0; number < static_cast<int>(of_.keys.stages.size()); ++number) add_stage(number, make);
   if (tokens() > 0)
     own_ = OwnRows(of_.shard, entries(), tokens(), of_.keys.own, of_.alignment, make.append, tables_);

@@ -34,10 +34,12 @@ struct StagedWork {
 /// rounds O. Parts of dQ are added likewise. dK and dV that come home are added to those of own keys.
 class StagedEngine final : public ShardEngine {
  public:
-  /// Loads all kernels. `communicator` must outlive the engine.
-  StagedEngine(StagedWork work, Communicator& communicator, const PlanMaker& make);
+  /// Loads all kernels. `carrier` must outlive the engine.
+  StagedEngine(StagedWork work, MessageCarrier& carrier, const PlanMaker& make);
 
   std::size_t workspace_bytes() const override { return layout_.bytes; }
+  bool exchanges_workspaces() const override { return true; }
+  MessageLists messages(Pass pass, std::byte* workspace) override;
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;
   const AttentionPlan* forward() const override;
@@ -90,7 +92,7 @@ class StagedEngine final : public ShardEngine {
   Layout layout() const;
 
   StagedWork of_;
-  Communicator& communicator_;
+  MessageCarrier& carrier_;
   DeviceTables tables_;
   OwnRows own_;
   std::vector<StagePlans> plans_;

@@ -181,13 +181,20 @@ class StagedEngine::Run {
   bool is_backward_;
 };
 
+MessageLists StagedEngine::messages(Pass pass, std::byte* workspace) {
+  const bool is_backward = pass == Pass::backward;
+  const BackwardArgs none;
+  return messages_of(is_backward ? backward_stages_ : forward_stages_,
+                     Run(*this, none, workspace, nullptr, is_backward));
+}
+
 void StagedEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const BackwardArgs forward = backward_args(args);
-  run_stages(forward_stages_, communicator_, streams_, stream, Run(*this, forward, workspace, stream, false));
+  run_stages(forward_stages_, carrier_, streams_, stream, Run(*this, forward, workspace, stream, false));
 }
 
 void StagedEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  run_stages(backward_stages_, communicator_, streams_, stream, Run(*this, args, workspace, stream, true));
+  run_stages(backward_stages_, carrier_, streams_, stream, Run(*this, args, workspace, stream, true));
 }
 
 }  // namespace fa2

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fa2/communicator.h>
+#include <parallel/message_carrier.h>
 #include <parallel/stream_pair.h>
 
 #include <array>
@@ -33,6 +34,14 @@ struct Stage {
 /// Returns the stages of `groups` groups.
 std::vector<Stage> stages_of(int groups, bool with_returns);
 
+/// Returns the messages of all stages.
+template <class Engine>
+MessageLists messages_of(const std::vector<Stage>& stages, const Engine& engine) {
+  MessageLists lists;
+  for (const Stage& stage : stages) lists.push_back(engine.transfers_of(stage));
+  return lists;
+}
+
 /// Runs all stages. Kernels run on `stream`, and exchanges on that of `streams`; later work on `stream` follows both. An Engine has
 ///   prepare(group, stream): enqueues what makes the group's messages
 ///   transfers_of(stage): returns the messages of what the stage gathers and returns
@@ -42,8 +51,8 @@ std::vector<Stage> stages_of(int groups, bool with_returns);
 /// wait until persistent blocks end. The first stage's messages are made on the stream of
 /// exchanges, so that the second exchange follows at once.
 template <class Engine>
-void run_stages(const std::vector<Stage>& stages, Communicator& communicator, StreamPair& streams,
-                Stream stream, const Engine& engine) {
+void run_stages(const std::vector<Stage>& stages, MessageCarrier& carrier, StreamPair& streams, Stream stream,
+                const Engine& engine) {
   // Also after an error: the workspace's next user must not meet exchanges that are in flight.
   struct Join {
     StreamPair& streams;
@@ -55,16 +64,15 @@ void run_stages(const std::vector<Stage>& stages, Communicator& communicator, St
     const Stage& stage = stages[i];
     streams.begin_exchange();
     if (i == 0 && stage.gathers) engine.prepare(*stage.gathers, streams.exchanges());
-    const std::vector<Transfer>& transfers = engine.transfers_of(stage);
-    const std::uint64_t number =
-        communicator.exchange(transfers.data(), transfers.size(), streams.exchanges());
+    const std::uint64_t number = carrier.exchange(
+        [&]() -> const std::vector<Transfer>& { return engine.transfers_of(stage); }, streams.exchanges());
     streams.end_exchange(i);
     if (i + 1 < stages.size() && stages[i + 1].gathers) engine.prepare(*stages[i + 1].gathers, stream);
     streams.allow_exchange(stream);
     streams.begin_kernels(i, stream);
     if (stage.completes) engine.complete(*stage.completes);
     if (stage.computes) engine.compute(*stage.computes);
-    communicator.wait(number);
+    carrier.wait(number);
   }
 }
 

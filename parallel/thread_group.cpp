@@ -22,6 +22,8 @@ class ThreadCommunicator : public Communicator {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return mailboxes_.ranks(); }
 
+  bool allows_peer_memory() const noexcept override { return mailboxes_.options().peer_memory; }
+
   std::uint64_t exchange(const Transfer* transfers, std::size_t count, Stream) override {
     if (auto found = violations(*this, transfers, count); !found.empty())
       throw InvalidRequest(std::move(found));

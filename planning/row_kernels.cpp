@@ -36,6 +36,10 @@ bool has_gradient_parts(const AttentionProblem& problem) {
   return problem.float32_dk_dv || problem.float32_dq;
 }
 
+RowKernel put_kernel() {
+  return {PlannedProblem().normalized(), default_config(KernelId::put_messages)};
+}
+
 RowKernel sum_kernel(const PlannedProblem& problem) {
   AttentionProblem rows;
   rows.dtype = problem.dtype;

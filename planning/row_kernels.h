@@ -27,4 +27,7 @@ bool has_gradient_parts(const AttentionProblem& problem);
 /// Returns the kernel that adds this problem's gradients in parts.
 RowKernel sum_kernel(const PlannedProblem& problem);
 
+/// Returns the kernel that puts messages into memory of other ranks, the same for all problems.
+RowKernel put_kernel();
+
 }  // namespace fa2

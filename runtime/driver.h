@@ -21,9 +21,13 @@
   X(ctx_push_current, cuCtxPushCurrent, 4000)                                      \
   X(ctx_pop_current, cuCtxPopCurrent, 4000)                                        \
   X(ctx_get_device, cuCtxGetDevice, 2000)                                          \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000)                           \
   X(pointer_get_attributes, cuPointerGetAttributes, 7000)                          \
   X(mem_alloc, cuMemAlloc, 3020)                                                   \
   X(mem_free, cuMemFree, 3020)                                                     \
+  X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010)                                   \
+  X(ipc_open_mem_handle, cuIpcOpenMemHandle, 11000)                                \
+  X(ipc_close_mem_handle, cuIpcCloseMemHandle, 4010)                               \
   X(mem_pool_create, cuMemPoolCreate, 11020)                                       \
   X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                     \
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                          \
@@ -39,6 +43,8 @@
   X(stream_synchronize, cuStreamSynchronize, 2000)                                 \
   X(stream_query, cuStreamQuery, 2000)                                             \
   X(stream_wait_event, cuStreamWaitEvent, 3020)                                    \
+  X(stream_wait_value32, cuStreamWaitValue32, 11070)                               \
+  X(stream_write_value32, cuStreamWriteValue32, 11070)                             \
   X(stream_is_capturing, cuStreamIsCapturing, 10000)                               \
   X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030)                        \
   X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, 10010) \
@@ -48,6 +54,7 @@
   X(event_create, cuEventCreate, 2000)                                             \
   X(event_destroy, cuEventDestroy, 4000)                                           \
   X(event_record, cuEventRecord, 2000)                                             \
+  X(event_query, cuEventQuery, 2000)                                               \
   X(event_synchronize, cuEventSynchronize, 2000)                                   \
   X(event_elapsed_time, cuEventElapsedTime, 2000)                                  \
   X(library_load_data, cuLibraryLoadData, 12000)                                   \

@@ -29,6 +29,13 @@ void StreamEvent::hold(Stream stream) const {
         "cuStreamWaitEvent");
 }
 
+bool StreamEvent::has_passed() const {
+  if (event_ == nullptr) return true;
+  const CUresult result = driver().event_query(static_cast<CUevent>(event_));
+  if (result != CUDA_ERROR_NOT_READY) check(result, "cuEventQuery");
+  return result == CUDA_SUCCESS;
+}
+
 void copy_on_stream(void* to, const void* from, std::size_t bytes, Stream stream) {
   if (bytes == 0) return;
   if (interpreting()) {

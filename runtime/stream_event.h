@@ -21,6 +21,9 @@ class StreamEvent {
   /// Lets later work on `stream` begin only when the work up to the point has ended.
   void hold(Stream stream) const;
 
+  /// Returns whether the work up to the point has ended. Does not wait. @throws CudaError if the work failed.
+  bool has_passed() const;
+
  private:
   void* event_ = nullptr;  ///< null on the interpreter
 };

@@ -67,8 +67,9 @@ typedef struct fa2_communicator_functions {
   uint32_t struct_size; /* sizeof(fa2_communicator_functions) */
   int32_t rank;
   int32_t size;
-  int32_t reserved; /* 0 */
-  void* data;       /* first argument of each call */
+  int32_t
+      peer_memory; /* 1: plans may exchange data by copy engines instead, where ranks can map each other's memory; 0: never */
+  void* data; /* first argument of each call */
   fa2_exchange exchange;
   fa2_wait wait;             /* NULL: exchanges run on their stream */
   fa2_all_gather all_gather; /* NULL: by exchange() of host memory, and wait() */
@@ -91,10 +92,13 @@ typedef struct fa2_nccl_options {
   uint32_t struct_size; /* sizeof(fa2_nccl_options) */
   int32_t max_blocks;   /* most thread blocks that move data, each on an SM of its own; 0: NCCL's choice */
   int64_t timeout_ms;   /* how long a host function waits for other ranks; 0: 10 minutes */
+  int32_t
+      no_peer_memory; /* 1: plans exchange data by NCCL alone; 0: by copy engines where ranks can map each other's memory */
+  int32_t reserved; /* 0 */
 } fa2_nccl_options;
 
 #define FA2_NCCL_OPTIONS_INIT \
-  { sizeof(fa2_nccl_options), 0, 0 }
+  { sizeof(fa2_nccl_options), 0, 0, 0, 0 }
 
 /* Make a communicator of NCCL; fa2/nccl_communicator.h says more. `options` is optional. init: on the current device; all ranks must
  * call it. split: with the ranks of `comm`, an ncclComm_t; all ranks must call it. borrow: uses `comm`, which must outlive it. */

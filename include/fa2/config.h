@@ -33,6 +33,7 @@
     KERNEL(dropout_mask)                                                                                 \
     KERNEL(merge)                                                                                        \
     KERNEL(sum_parts)             /* float32 gradients in parts, added and rounded */                   \
+    KERNEL(put_messages)          /* messages into memory of other ranks */                              \
     KERNEL(append)                                                                                       \
     KERNEL(widen) /* 8-bit keys and values, in 16 bits */
 // clang-format on

@@ -114,7 +114,10 @@ struct ContextParallelExplanation {
   std::int64_t pairs = 0;  ///< pairs of a query of the rank and a key that it sees; per head and batch entry
   std::vector<std::int64_t> sent_bytes;      ///< by a forward, to each rank
   std::vector<std::int64_t> received_bytes;  ///< by a forward, from each rank
-  std::size_t workspace_bytes = 0;
+  std::string transport;                     ///< how messages travel, and why; empty if none do
+  std::size_t peer_bytes =
+      0;  ///< memory that ranks map, shared by the communicator's plans; 0 if messages travel otherwise
+  std::size_t workspace_bytes = 0;      ///< 0 with peer_bytes
   std::optional<Explanation> forward;   ///< of the first group or stage; absent without queries
   std::optional<Explanation> backward;  ///< of the first group or stage; absent without queries or gradients
 };

@@ -21,6 +21,8 @@ struct NcclOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// Most thread blocks with which an own communicator moves data, each on an SM of its own; 0: NCCL's choice.
   int max_blocks = 0;
+  /// Whether plans may exchange data by copy engines instead of NCCL, where ranks can map each other's memory.
+  bool peer_memory = true;
 };
 
 /// What ranks need to know of each other before they can form a communicator: ncclUniqueId.

@@ -13,6 +13,14 @@ FA2_DEVICE void await_global_u32(const u32* flag, u32 value, Site site = {}) {
   machine->await_flag(flag, value, site);
 }
 
+FA2_DEVICE void st_release_system_u32(u32* flag, u32 value, Site site = {}) {
+  machine->store_flag(flag, value, site);
+}
+
+FA2_DEVICE void await_system_u32(const u32* flag, u32 value, Site site = {}) {
+  machine->await_flag(flag, value, site);
+}
+
 FA2_DEVICE u32 atom_add_acq_rel_global_u32(u32* flag, u32 value, Site site = {}) {
   return machine->add_to_flag(flag, value, site);
 }

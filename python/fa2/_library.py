@@ -36,7 +36,7 @@ ALL_GATHER = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_void_p, C.c_size_t, C.c_void
 class CommunicatorFunctions(C.Structure):
     """fa2_communicator_functions."""
 
-    _fields_ = [("struct_size", C.c_uint32)] + [(name, C.c_int32) for name in ("rank", "size", "reserved")]
+    _fields_ = [("struct_size", C.c_uint32)] + [(name, C.c_int32) for name in ("rank", "size", "peer_memory")]
     _fields_ += [("data", C.c_void_p), ("exchange", EXCHANGE), ("wait", WAIT), ("all_gather", ALL_GATHER)]
 
 

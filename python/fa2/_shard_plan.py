@@ -133,8 +133,9 @@ class Native:
         name = f"{self._kind}_{name}"
         if self._device == _HOST:
             return self._communicator.call(name, self._handle, args, None)
-        workspace = torch.empty(self._workspace_bytes, dtype=torch.uint8, device=self._communicator.device)
-        args.workspace = workspace.data_ptr() or None
+        if self._workspace_bytes:
+            workspace = torch.empty(self._workspace_bytes, dtype=torch.uint8, device=self._communicator.device)
+            args.workspace = workspace.data_ptr()
         self._communicator.call(name, self._handle, args, _hooks.current_stream(self._device))
         if torch.cuda.is_current_stream_capturing():
             _captured.append(self)
@@ -198,33 +199,39 @@ def args_of(tensors: tuple[Any, ...], numbers: Numbers) -> Args:
     return args
 
 
-class _Memo(NamedTuple):
+class Memo(NamedTuple):
     communicator: Communicator
-    plans: dict[Any, Any]  # by requests, or of one decoding by shapes of the rank's cache; the last used last
+    plans: dict[Any, Any]  #: by requests, or of one decoding by shapes of the rank's cache; the last used last
+    requests: dict[Any, Request]  #: that broke no rule, by what they were made of
 
 
 #: Memos by group, then by device. The next new group drops those of destroyed ones.
-_memos: dict[Any, dict[torch.device, _Memo]] = {}
+_memos: dict[Any, dict[torch.device, Memo]] = {}
 
 
-def memo_of(group: Any, device: torch.device) -> _Memo:
+def memo_of(group: Any, device: torch.device) -> Memo:
     """Returns the communicator of a group and a device, and its plans. All ranks must make it together."""
-    if (made := _memos.get(group, {}).get(device)) is not None:
+    if (made := held_memo(group, device)) is not None:
         return made
     for other in [x for x in _memos if not exists(x)]:
         del _memos[other]
-    made = _Memo(Communicator(group, device), {})
+    made = Memo(Communicator(group, device), {}, {})
     _memos.setdefault(group, {})[device] = made
     return made
 
 
+def held_memo(group: Any, device: torch.device) -> Memo | None:
+    """Returns the memo of a group and a device if there is one."""
+    return _memos.get(group, {}).get(device)
+
+
 def held_plan(group: Any, device: torch.device, request: Any) -> Any:
     """Returns the plan of a request if there is one, else None."""
-    memo = _memos.get(group, {}).get(device)
+    memo = held_memo(group, device)
     return None if memo is None else memo.plans.get(request)
 
 
-def plan_of(memo: _Memo, request: Any, make: Callable[..., Any] = NativePlan) -> Any:
+def plan_of(memo: Memo, request: Any, make: Callable[..., Any] = NativePlan) -> Any:
     """Returns the plan of a request, which make(communicator, request) makes. All ranks must call this in the same order, and so meet
     the same hits."""
     plan = memo.plans.pop(request, None) or make(memo.communicator, request)

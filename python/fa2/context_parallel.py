@@ -26,7 +26,7 @@ from ._call import MASKS
 from ._communicator import group_of
 from ._shard_decode import decode, plan_decode
 from ._shard_plan import BITWISE, D_SINKS, GRADIENTS, NativePlan, Numbers, Request, SCHEMES
-from ._shard_plan import agree, aligned, all_check, memo_of, plan_of, require_tensors
+from ._shard_plan import agree, aligned, all_check, held_memo, memo_of, plan_of, require_tensors
 from ._shards import Layout, borders_of, positions, shard, shift_labels, unshard
 from ._torch_run import no_gradients
 from ._types import Causal
@@ -37,6 +37,7 @@ Scheme = Literal["automatic", "gather_heads", "local", "all_to_all", "staged"]
 LayoutOrName = Union[Layout, Literal["zigzag", "contiguous"]]
 _CAUSAL = (False, "bottom_right", "top_left")
 _LAYOUTS = ("zigzag", "contiguous")
+_MOST_REQUESTS = 256  # of a group and device: calls of other shapes or options
 
 
 class _Attention(torch.autograd.Function):
@@ -207,6 +208,25 @@ def _request(q: Any, k: Any, v: Any, group: Any, cu_seqlens: Any, deterministic:
     )
 
 
+def _key_of(tensors: tuple[Any, ...], deterministic: Any, gradients: bool, options: dict[str, Any]) -> Any:
+    """Returns all that a request is made of, beside the group; None if other tensors are among it."""
+    if options["alibi_slopes"] is not None or options["sinks"] is not None or any(type(x) is not torch.Tensor for x in tensors):
+        return None
+    given = (deterministic, *options.values())
+    key = (*_like(*tensors), *(x.layout for x in tensors), gradients, _torch.wants_bits(deterministic), *given, *map(type, given))
+    try:
+        hash(key)
+    except TypeError:  # a wrong option
+        return None
+    return key
+
+
+def _known_request(group: Any, key: Any) -> Request | None:
+    """Returns the request of an earlier call with this key, which saves the time of its checks."""
+    memo = None if key is None else held_memo(group, key[1])
+    return None if memo is None else memo.requests.get(key)
+
+
 def plan(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -236,8 +256,9 @@ def plan(
         gradients = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v, sinks))
     options: dict[str, Any] = dict(layout=layout, scheme=scheme, groups=groups, causal=causal, window_size=window_size, softcap=softcap)
     options.update(alibi_slopes=alibi_slopes, sinks=sinks, softmax_scale=softmax_scale, dropout_p=dropout_p)
+    key = None if cu_seqlens is not None else _key_of((q, k, v), deterministic, gradients, options)
     try:
-        request = _request(q, k, v, group, cu_seqlens, deterministic, gradients, options)
+        request = _known_request(group, key) or _request(q, k, v, group, cu_seqlens, deterministic, gradients, options)
     except _core.InvalidRequest as wrong:
         error = wrong
     if all_check(q):
@@ -245,7 +266,12 @@ def plan(
         agree(group, None if request is None else {**request._asdict(), **numbers}, error)
     if request is None:
         raise error or AssertionError
-    native: NativePlan = plan_of(memo_of(group, q.device), request)
+    memo = memo_of(group, q.device)
+    native: NativePlan = plan_of(memo, request)
+    if key is not None:
+        memo.requests[key] = request
+        if len(memo.requests) > _MOST_REQUESTS:
+            del memo.requests[next(iter(memo.requests))]
     of_runs = Numbers(softcap, softmax_scale, dropout_p, 0, 0, None, alibi_slopes, sinks)
     return Plan(native, group, request.layout, _like(q, k, v), of_runs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import pickle
 import re
@@ -362,6 +363,19 @@ def break_the_link(group: Any) -> None:
     assert isinstance(error, fa2.CommunicationError) and isinstance(error.__cause__, OSError)
     expected = cp.shard(fa2.attention(*qkv(), causal=True), layout, group=group)
     assert worst(prepared.run(*mine), expected) < 1.6e-2, "an exchange that never began leaves nothing behind"
+
+
+def call_again(group: Any) -> None:
+    call = functools.partial(cp.attention, *qkv(), group=group)
+    first, again = call(causal=True, groups=1), call(causal=True, groups=1)
+    assert torch.equal(first, again)
+    with pytest.raises(fa2.InvalidRequest, match="groups = 1.0, must be an integer"):  # which equals 1
+        call(causal=True, groups=1.0)
+    assert worst(call(causal=False, groups=1), first) > 0.1
+
+
+def test_a_call_like_an_earlier_one_is_checked_no_less(pool: RankPool) -> None:
+    pool.run(1, call_again)
 
 
 def test_errors_of_the_group_are_the_cause(pool: RankPool) -> None:

@@ -19,6 +19,17 @@ FA2_DEVICE void await_global_u32(const u32* flag, u32 value) {
   } while (seen != value);
 }
 
+/// As both, between the GPUs of a host, and with copy engines.
+FA2_DEVICE void st_release_system_u32(u32* flag, u32 value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+FA2_DEVICE void await_system_u32(const u32* flag, u32 value) {
+  u32 seen;
+  do {
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+  } while (seen != value);
+}
+
 /// atom.add with acquire and release: returns the old value. What precedes one call happens before what follows
 /// each later call, and each poll that reads its sum.
 FA2_DEVICE u32 atom_add_acq_rel_global_u32(u32* flag, u32 value) {

@@ -7,6 +7,14 @@ BUGS = {
         ("stages_of", "gradients are added before they have come home", "completes = group(4)", "completes = group(3)",
          "context parallel: gradients"),
     ],
+    "message_carrier.cpp": [
+        ("places_of", "messages to the beginning of a window", "static_cast<std::byte*>(transfer.data) - window", "window - window",
+         "context parallel through peer memory: the bits"),
+        ("add", "a copy that follows another only in its source is part of it", "last.to + last.bytes == copy.to &&", "",
+         "context parallel through peer memory: the bits"),
+        ("copy_next", "data is used before it has come", "window_->await_delivered(peer, stream);", "static_cast<void>(peer);",
+         "context parallel through peer memory: the bits"),
+    ],
     "gather_engine.cpp": [
         ("prepare", "own keys of the first group alone", "engine_.copy_own(group, args_.forward, workspace_, stream);",
          "if (group < 1) engine_.copy_own(group, args_.forward, workspace_, stream);", "context parallel: batches"),

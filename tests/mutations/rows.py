@@ -114,6 +114,12 @@ BUGS = {
          "at.row); if (params.float32_output", "merge"),
         ("merge", "threads of rows beyond the last", "if (number >= params.rows) return;", "", "merge"),
     ],
+    "put.cuh": [
+        ("each_piece", "the last piece is left out", "piece < bytes / size", "piece < bytes / size - 1", "put:"),
+        ("put", "all messages in pieces of 16 bytes", "if (all % 16 == 0)", "if (all % 4 == 0)", "put:"),
+        ("take", "flags stay raised", "ptx::st_global_u32(flag, 0);", "", "put:"),
+        ("put_messages", "the first message to all peers", "put<Config>(params.messages[message])", "put<Config>(params.messages[0])", "put:"),
+    ],
     "sum.cuh": [
         ("sum_row", "the last rank's gradients are left out", "part < params.parts; ++part", "part < params.parts - 1; ++part",
          "context parallel: gradients"),

@@ -39,7 +39,9 @@ Outcome run_ranks(Context& context, const ShardedCase& of, const GuardedBackward
                   std::vector<std::vector<float>>(count),
                   std::vector<ContextParallelExplanation>(count)};
   const ContextParallelOptions options = options_of(of, run, backward);
-  ThreadGroup(run.ranks, rank_threads(run.late, run.seed)).run([&](Communicator& own) {
+  ThreadGroupOptions threads = rank_threads(run.late, run.seed);
+  threads.peer_memory = run.peer_memory;
+  ThreadGroup(run.ranks, threads).run([&](Communicator& own) {
     const ScopedContext current(device_under_test());
     const auto rank = static_cast<std::size_t>(own.rank());
     const ContextParallelPlan plan =

@@ -25,6 +25,7 @@ struct ShardRun {
   std::uint64_t seed = 1;
   MakeLayout tensors = guarded_bshd;
   ContextParallelScheme scheme = ContextParallelScheme::automatic;
+  bool peer_memory = false;  ///< by copies into memory that ranks map
 };
 
 /// Runs a forward, and on request a backward, on every rank.

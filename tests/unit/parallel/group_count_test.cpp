@@ -20,11 +20,13 @@ TEST_CASE("group count: grows with the root of what arrives, and divides the hea
   const AttentionProblem p = problem_of(1, 8);
   const std::int64_t queries = 1 << 20;
   CHECK(group_count(p, queries, 0, kSms) == 1);
-  CHECK(group_count(p, queries, 67 * kMegabyte, kSms) == 1);
-  CHECK(group_count(p, queries, 268 * kMegabyte, kSms) == 2);  // 3 do not divide 8
-  CHECK(group_count(p, queries, 1074 * kMegabyte, kSms) == 4);
+  CHECK(group_count(p, queries, 17 * kMegabyte, kSms) == 1);
+  CHECK(group_count(p, queries, 67 * kMegabyte, kSms) == 2);
+  CHECK(group_count(p, queries, 150 * kMegabyte, kSms) == 2);  // 3 do not divide 8
+  CHECK(group_count(p, queries, 268 * kMegabyte, kSms) == 4);
+  CHECK(group_count(p, queries, 1030 * kMegabyte, kSms) == 8);
   CHECK(group_count(p, queries, 100'000 * kMegabyte, kSms) == 8);
-  CHECK(group_count(problem_of(6, 8), queries, 268 * kMegabyte, kSms) == 3);
+  CHECK(group_count(problem_of(6, 8), queries, 150 * kMegabyte, kSms) == 3);
 }
 
 TEST_CASE("group count: leaves each group some tiles per SM") {

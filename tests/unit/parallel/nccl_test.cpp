@@ -180,7 +180,7 @@ TEST_CASE("NCCL: a borrowed communicator is neither destroyed nor aborted") {
     ncclComm* const comm = raw(blocking);
     const int destroys = count("destroys"), aborts = count("aborts");
     {
-      NcclCommunicator borrowed(fake(), comm, Owner::caller, 30s);
+      NcclCommunicator borrowed(fake(), comm, Owner::caller, NcclOptions{30s});
       check_ring(borrowed);
       const Variable setting("FAKE_NCCL", "async=6");
       message_of([&] { borrowed.check(); }, 6);
@@ -242,7 +242,7 @@ TEST_CASE(
   CHECK(count("aborts") == ++aborts);
   ncclComm* const comm = raw(false);
   {
-    NcclCommunicator borrowed(fake(), comm, Owner::caller, 50ms);
+    NcclCommunicator borrowed(fake(), comm, Owner::caller, NcclOptions{50ms});
     message_of([&] { exchange_one(borrowed); }, 0);
     message_of([&] { borrowed.check(); }, 0);
   }
@@ -260,7 +260,7 @@ TEST_CASE(
   {
     const Variable setting("FAKE_NCCL", "stall");
     on_threads(2, [&](int rank) {
-      NcclCommunicator borrowed(fake(), raws[rank], Owner::caller, 50ms);
+      NcclCommunicator borrowed(fake(), raws[rank], Owner::caller, NcclOptions{50ms});
       std::vector<int> all(2);
       CHECK(message_of([&] { borrowed.all_gather(&rank, sizeof rank, all.data()); }, 0)
                 .find("no answer within 50 ms") != std::string::npos);

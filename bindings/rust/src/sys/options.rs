@@ -243,7 +243,7 @@ c_struct! {
         pub struct_size: u32 = size_of::<fa2_communicator_functions>() as u32,
         pub rank: i32 = 0,
         pub size: i32 = 0,
-        pub reserved: i32 = 0,
+        pub peer_memory: i32 = 0,
         pub data: *mut c_void = null_mut(),
         pub exchange: fa2_exchange = None,
         pub wait: fa2_wait = None,
@@ -262,6 +262,8 @@ c_struct! {
         pub struct_size: u32 = size_of::<fa2_nccl_options>() as u32,
         pub max_blocks: i32 = 0,
         pub timeout_ms: i64 = 0,
+        pub no_peer_memory: i32 = 0,
+        pub reserved: i32 = 0,
     }
 }
 

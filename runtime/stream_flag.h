@@ -1,0 +1,23 @@
+// Words of device memory by which streams of different ranks wait for each other.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstdint>
+
+namespace fa2 {
+
+/// 0 or 1. One rank's stream raises it; the stream of the rank whose memory has it waits for that, and lowers it.
+using StreamFlag = std::uint32_t;
+
+/// Sets `flag`, which may be another rank's, after the work on `stream`, whose results are then visible to who has seen the flag.
+/// `one`: a flag of this rank that is always 1.
+void raise(StreamFlag* flag, const StreamFlag* one, Stream stream);
+
+/// Lets later work on `stream` begin only when `flag` is set, and clears it then.
+void await(StreamFlag* flag, Stream stream);
+
+/// As await(), on the interpreter. Returns whether the flag was set; if not, the caller asks again.
+bool has_come(StreamFlag* flag);
+
+}  // namespace fa2
