@@ -143,9 +143,9 @@ void expect_rank(Communicator& own) {
     return meet();
   }
   const OwnedStream stream;
+  const ShardCall call(whole, layout.ranks[rank], guarded_bshd);  // freed later, because that would wait
   {
     const ContextParallelPlan plan = context.context_parallel_plan(of.problem, layout, own, {});
-    const ShardCall call(whole, layout.ranks[rank], guarded_bshd);
     plan.run(call.forward(), stream.get());
     CHECK_FALSE(stream.is_idle());
   }
