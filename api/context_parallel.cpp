@@ -175,7 +175,7 @@ void ContextParallelPlan::run_backward(const BackwardArgs& args, Stream stream) 
   std::ranges::move(violations_of_run(impl.problem, impl.explanation.scheme, args.forward),
                     std::back_inserter(found));
   require_usable(std::move(found), operands, impl.device);
-  impl.carry(Pass::backward, args.forward.workspace, stream,
+  impl.carry(Pass::backward, args.workspace, stream,
              [&](std::byte* workspace) { impl.engine->run_backward(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();

@@ -4,6 +4,7 @@
 #include <parallel/thread_group.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -134,6 +135,37 @@ TEST_CASE("context parallel: wrong arguments are refused before anything is exch
                          doctest::Contains("gradients = absent, must be given to context_parallel_plan()"),
                          InvalidRequest);
     plan.run(call.forward());  // both ranks still agree on what comes next
+  });
+}
+
+TEST_CASE("context parallel: both passes use the workspace that they are given") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = sharded_cases(32, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(32, 2);
+  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    const ContextParallelPlan plan =
+        context.context_parallel_plan(of.problem, layout, own, {.gradients = Gradients{}});
+    DeviceBuffer workspace(plan.workspace_bytes());
+    REQUIRE(workspace.size() > 0);
+    const auto expect_used = [&] {
+      const std::vector<std::uint8_t> bytes = downloaded<std::uint8_t>(workspace);
+      CHECK(std::ranges::any_of(bytes, [](std::uint8_t byte) { return byte != 0xff; }));
+    };
+    workspace.fill(0xff);
+    AttentionArgs forward = call.forward();
+    forward.workspace = workspace.data();
+    plan.run(forward);
+    expect_used();
+    workspace.fill(0xff);
+    BackwardArgs backward = call.backward({});
+    backward.workspace = workspace.data();
+    plan.run_backward(backward);
+    expect_used();
   });
 }
 
