@@ -4,6 +4,7 @@
 #include <runtime/device.h>
 
 #include <cstdint>
+#include <latch>
 #include <string>
 #include <vector>
 
@@ -123,12 +124,17 @@ TEST_CASE(
   ThreadGroupOptions threads = rank_threads(false, 1);
   threads.peer_memory = true;
   std::vector<std::string> errors(2);
+  std::latch planned(1);  // rank 0 has its plan
   const auto runs = [&](Communicator& own) {
     const ScopedContext on_rank(device_under_test());
     const auto rank = static_cast<std::size_t>(own.rank());
     const ContextParallelPlan plan = context.context_parallel_plan(of.problem, ShardLayout::zigzag(40, 2),
                                                                    own, {.scheme = Scheme::gather_heads});
-    if (rank == 1) throw CommunicationError("rank 1 gives up", 1);
+    if (rank == 1) {
+      planned.wait();
+      throw CommunicationError("rank 1 gives up", 1);
+    }
+    planned.count_down();
     const ShardCall call(whole, ShardLayout::zigzag(40, 2).ranks[rank], guarded_bshd);
     for (std::string& error : errors) try {
         plan.run(call.forward());
