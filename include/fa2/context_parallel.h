@@ -138,7 +138,9 @@ FA2_API std::string to_string(const ContextParallelExplanation&);
 /// neither a window nor attention_chunk leaves out keys; not if staged. dK and dV have the same bits in every run if Gradients::determinism is bitwise.
 /// Gradients of sinks and of captures are the rank's own part; the sum over all ranks is the gradient.
 ///
-/// A rank that fails throws. The others wait for it until their communicator's timeout, and then throw a CommunicationError.
+/// A rank that fails throws. The others wait for it until their communicator's timeout, and then throw a CommunicationError. Where messages
+/// travel through peer memory (explain().transport), streams wait without a timeout. Destroying the plan ends that: results are
+/// undefined, and later runs of the communicator throw.
 class FA2_API ContextParallelPlan {
  public:
   /// Enqueues the forward. Kernels run on `stream`, and exchanges on a stream of the plan; later work on `stream` follows both.

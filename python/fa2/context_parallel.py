@@ -303,7 +303,7 @@ def attention(
     All ranks of the group must call it, and its backward, in the same order and with the same options. Plans are kept per group.
 
     q, k, v: this rank's tokens: (batch, tokens, heads, head_dim), or with documents (tokens, heads, head_dim). CUDA tensors
-        travel by a communicator of NCCL that belongs to fa2, and CPU tensors by the group itself, slowly.
+        travel through memory that ranks of a host map, or by NCCL, and CPU tensors by the group itself, slowly.
     group: PyTorch's process group; None: the default one.
     layout: which rank holds which tokens. "zigzag", "contiguous": shards of equal length, Layout's with a granule of 1.
     scheme: "gather_heads" gathers keys and values by groups of heads while others are computed. "all_to_all": each rank
