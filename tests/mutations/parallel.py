@@ -12,7 +12,9 @@ BUGS = {
          "context parallel through peer memory: the bits"),
         ("add", "a copy that follows another only in its source is part of it", "last.to + last.bytes == copy.to &&", "",
          "context parallel through peer memory: the bits"),
-        ("copy_next", "data is used before it has come", "window_->await_delivered(peer, stream);", "static_cast<void>(peer);",
+        ("copy_next", "the first copy of a delivery alone",
+         "for (const Copy& copy : delivery.copies) copy_on_stream(copy.to, copy.from, copy.bytes, stream);",
+         "const Copy& copy = delivery.copies[0]; copy_on_stream(copy.to, copy.from, copy.bytes, stream);",
          "context parallel through peer memory: the bits"),
     ],
     "gather_engine.cpp": [
@@ -84,7 +86,7 @@ BUGS = {
          "context parallel: outputs"),
     ],
     "decode_engine.cpp": [
-        ("merge", "LSE of the first rank's heads", "communicator_.rank() * heads_ * rows_", "0", "context parallel decoding: parts"),
+        ("merge", "LSE of the first rank's heads", "carrier_.rank() * heads_ * rows_", "0", "context parallel decoding: parts"),
         ("decode_problem", "sinks on every rank", "rank != 0", "rank < 0", "context parallel decoding: parts"),
         ("decode_problem", "parts are rounded before they are merged", "p.float32_out = true;", "p.float32_out = problem.float32_out;",
          "context parallel decoding: O"),
