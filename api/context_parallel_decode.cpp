@@ -72,7 +72,7 @@ void connect(Context::Impl& context, ContextParallelDecodePlan::Impl& plan, Comm
   make_together(communicator, [&] {
     if (!interpreting()) put = context.load_kernel_of(Operation::merge, put_kernel(), gpu, nullptr).kernel;
   });
-  plan.carrier.connect(window, {plan.engine->messages(window->data()), {}}, std::move(put));
+  plan.carrier.connect(window, {plan.engine->messages(window->data()), {}}, put);
 }
 
 }  // namespace

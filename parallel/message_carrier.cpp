@@ -69,7 +69,7 @@ class Places {
 }  // namespace
 
 void MessageCarrier::connect(std::shared_ptr<PeerWindow> window, const std::array<MessageLists, 2>& passes,
-                             std::shared_ptr<const Kernel> put) {
+                             const std::shared_ptr<const Kernel>& put) {
   window_ = std::move(window);
   for (std::size_t pass = 0; pass < passes.size(); ++pass) {
     passes_[pass] = prepared(passes[pass]);

@@ -33,7 +33,7 @@ class MessageCarrier {
   /// backward, all of them in the window. `put`: put_messages, for small messages beside which no other kernel runs, at most
   /// kMostPutMessages of an exchange between kMostPutRanks; null: copy engines. All ranks must call this, all with `put` or none.
   void connect(std::shared_ptr<PeerWindow> window, const std::array<MessageLists, 2>& passes,
-               std::shared_ptr<const Kernel> put = nullptr);
+               const std::shared_ptr<const Kernel>& put = nullptr);
 
   /// See PeerWindow.
   void end_waits() noexcept {
