@@ -101,9 +101,12 @@ TEST_CASE("c context parallel: a function that fails ends the call, and stays th
   fa2_communicator_functions functions = FA2_COMMUNICATOR_FUNCTIONS_INIT;
   functions.size = 2;
   functions.all_gather = [](void*, const void*, size_t, void*) -> int32_t { return 7; };
+  functions.peer_memory = 2;
   fa2_communicator* made = nullptr;
   CHECK(fa2_communicator_create(&functions, &made) == FA2_INVALID_REQUEST);
   CHECK(std::string(fa2_last_error()).find("exchange = NULL, must be a function") != std::string::npos);
+  CHECK(std::string(fa2_last_error()).find("peer_memory = 2, must be 0 or 1") != std::string::npos);
+  functions.peer_memory = 0;
   functions.exchange = [](void*, const fa2_transfer*, size_t, void*, uint64_t*) -> int32_t { return 1; };
   require_ok(fa2_communicator_create(&functions, &made));
   const Owned<fa2_communicator> communicator{made, fa2_communicator_destroy};
