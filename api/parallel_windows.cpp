@@ -11,7 +11,7 @@
 namespace fa2 {
 namespace {
 
-/// What a rank wants, and has.
+/// A rank's demand, and the window that it has.
 struct Wish {
   std::uint64_t bytes = 0;
   std::uint64_t window = 0;  ///< the id of its last window; 0: none

@@ -45,7 +45,7 @@ std::string failure_of(const Work& work) {
   }
 }
 
-/// Returns why ranks cannot map each other's memory, whoever asks; empty if they may try.
+/// Returns why ranks cannot map each other's memory; empty if they may try.
 std::string obstacle(const std::vector<PeerAddress>& all) {
   for (std::size_t a = 0; a < all.size(); ++a) {
     if (!all[a].owner.has_host_of(all[0].owner))

@@ -49,10 +49,10 @@ class PeerWindow {
   void begin_run(Stream stream);
   void end_run(Stream stream);
 
-  /// Ends a run that is not complete, so that other ranks may wait for this one. Later runs throw.
+  /// Ends a run that has failed. Other ranks may wait for the rest of it, so later runs throw.
   void break_off(Stream stream) noexcept;
-  /// Ends waits of streams for ranks that do not come, and returns when all runs have ended. Later runs throw. Does nothing if no run is
-  /// in flight.
+  /// Ends the waits of streams for ranks that do not come, and returns when all runs have ended. Later runs throw. Does nothing if no run
+  /// is in flight.
   void end_waits() noexcept;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace fa2 {
 
-/// Who has memory: the host, and a process on it. Plain bytes, which ranks send each other.
+/// Identifies a host and a process on it. Plain bytes, which ranks send each other.
 struct ProcessIdentity {
   std::array<char, 36> boot{};  ///< the kernel's boot id; zeros where there is none
   std::array<std::uint32_t, 4>

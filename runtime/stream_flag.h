@@ -10,8 +10,8 @@ namespace fa2 {
 /// 0 or 1. One rank's stream raises it; the stream of the rank whose memory has it waits for that, and lowers it.
 using StreamFlag = std::uint32_t;
 
-/// Sets `flag`, which may be another rank's, after the work on `stream`, whose results are then visible to who has seen the flag.
-/// `one`: a flag of this rank that is always 1.
+/// Sets `flag` after the work on `stream`. The flag may be another rank's, which then sees the results of that work. `one`: a flag of
+/// this rank that is always 1.
 void raise(StreamFlag* flag, const StreamFlag* one, Stream stream);
 
 /// Lets later work on `stream` begin only when `flag` is set, and clears it then.
