@@ -23,7 +23,7 @@ struct ThreadGroupOptions {
   /// Absent: ranks exchange host memory, without streams. Present: memory of this device, in the order of streams, for several ranks on
   /// one GPU. Then exchange() waits for its peers, memory in flight is not checked, and `late` is ignored.
   std::optional<int> device = std::nullopt;
-  /// Whether plans may exchange data through memory that ranks map. Then the rules below are not checked. Not for ranks on one GPU.
+  /// Whether plans may exchange data through memory that ranks map. Then the rules below are not checked. For the interpreter alone.
   bool peer_memory = false;
 };
 

@@ -21,7 +21,6 @@
   X(ctx_push_current, cuCtxPushCurrent, 4000)                                      \
   X(ctx_pop_current, cuCtxPopCurrent, 4000)                                        \
   X(ctx_get_device, cuCtxGetDevice, 2000)                                          \
-  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000)                           \
   X(pointer_get_attributes, cuPointerGetAttributes, 7000)                          \
   X(mem_alloc, cuMemAlloc, 3020)                                                   \
   X(mem_free, cuMemFree, 3020)                                                     \

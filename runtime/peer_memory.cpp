@@ -1,4 +1,4 @@
-// Memory of other processes is opened by its handle. That of other devices of this process needs peer access alone.
+// Memory of other processes is opened by its handle. On the interpreter threads share their addresses.
 #include <fa2/errors.h>
 #include <runtime/device.h>
 #include <runtime/driver.h>
@@ -27,13 +27,6 @@ ProcessIdentity drawn_identity() {
   return made;
 }
 
-void reach(int device) {
-  CUcontext context = nullptr;
-  check(driver().primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain");
-  const CUresult result = driver().ctx_enable_peer_access(context, 0);
-  if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(result, "cuCtxEnablePeerAccess");
-}
-
 std::byte* opened(const PeerAddress& address) {
   CUipcMemHandle handle;
   static_assert(sizeof handle == sizeof address.handle);
@@ -52,7 +45,7 @@ const ProcessIdentity& process_identity() {
 }
 
 SharedBuffer::SharedBuffer(std::size_t bytes) : buffer_(whole_blocks(bytes)) {
-  address_ = {process_identity(), current_device(), buffer_.data(), {}};
+  address_ = {process_identity(), buffer_.data(), {}};
   const OwnedStream stream;
   buffer_.fill(0, stream.get());
   stream.synchronize();
@@ -64,15 +57,11 @@ SharedBuffer::SharedBuffer(std::size_t bytes) : buffer_(whole_blocks(bytes)) {
 }
 
 PeerMapping::PeerMapping(const PeerAddress& address) : data_(nullptr, Close{false}) {
-  const bool is_own_process = address.owner == process_identity();
-  if (interpreting() && !is_own_process)
-    throw Unavailable("the interpreter maps no memory of other processes");
-  if (!is_own_process) {
-    data_ = {opened(address), Close{true}};
-    return;
-  }
-  if (!interpreting() && address.device != current_device()) reach(address.device);
-  data_ = {static_cast<std::byte*>(address.data), Close{false}};
+  if (interpreting() != (address.owner == process_identity()))
+    throw Unavailable("GPUs map no memory of their own process, and the interpreter none of others");
+  data_ = interpreting()
+              ? std::unique_ptr<std::byte, Close>(static_cast<std::byte*>(address.data), Close{false})
+              : std::unique_ptr<std::byte, Close>(opened(address), Close{true});
 }
 
 void PeerMapping::Close::operator()(std::byte* data) const noexcept {

@@ -1,4 +1,4 @@
-// Device memory that other processes and devices of this host can map.
+// Device memory that other processes of this host can map. On the interpreter other threads of this process can, too.
 #pragma once
 
 #include <runtime/device_buffer.h>
@@ -26,7 +26,6 @@ const ProcessIdentity& process_identity();
 /// Where memory is. Plain bytes, which ranks send each other.
 struct PeerAddress {
   ProcessIdentity owner;
-  std::int32_t device = 0;             ///< as the owner numbers devices
   void* data = nullptr;                ///< in the owner's address space
   std::array<std::byte, 64> handle{};  ///< CUipcMemHandle; zeros on the interpreter
 };
@@ -51,7 +50,7 @@ class SharedBuffer {
 /// destruction, too.
 class PeerMapping {
  public:
-  /// @throws CudaError if the current device cannot reach it; Unavailable on the interpreter if it is another process's.
+  /// @throws CudaError if the current device cannot reach it; Unavailable if it is this process's on a GPU, or another's on the interpreter.
   explicit PeerMapping(const PeerAddress& address);
 
   std::byte* data() const { return data_.get(); }

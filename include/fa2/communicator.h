@@ -39,7 +39,7 @@ class FA2_API Communicator {
   virtual int size() const noexcept = 0;  ///< returns the number of ranks, >= 1
 
   /// Returns whether plans may exchange data through device memory that ranks map, without exchange(), where all ranks of the communicator
-  /// can: on GPUs of one host that reach each other. It must be equal on all ranks. The default is false.
+  /// can: processes of one host on GPUs that reach each other. It must be equal on all ranks. The default is false.
   virtual bool allows_peer_memory() const noexcept;
 
   /// Enqueues all transfers as one group, in which no transfer waits for another. Returns the number of this exchange: 0, 1, ...

@@ -19,7 +19,7 @@ using Scheme = ContextParallelScheme;
 
 constexpr const char* kCopies = "copy engines, into memory that ranks map";
 
-/// Ranks that share a GPU are refused.
+/// Ranks that are threads map no memory of a GPU.
 bool share_a_gpu() {
   return device_under_test() != kInterpreterDevice;
 }
@@ -39,9 +39,8 @@ void expect_bits(const ShardedCase& of, const ShardRun& run) {
     CHECK(outcome.out[rank].values == expected.out[rank].values);
     CHECK(outcome.lse[rank] == expected.lse[rank]);
     const ContextParallelExplanation& e = outcome.explanations[rank];
-    CHECK(e.transport == (share_a_gpu() ? "the communicator: ranks 0 and 1 are threads that share a device, "
-                                          "whose streams may wait for each other"
-                                        : kCopies));
+    CHECK(e.transport ==
+          (share_a_gpu() ? "the communicator: ranks 0 and 1 are threads of one process" : kCopies));
     CHECK((e.workspace_bytes == 0) == !share_a_gpu());
     CHECK((e.peer_bytes > 0) == !share_a_gpu());
     CHECK(expected.explanations[rank].transport ==
@@ -84,7 +83,7 @@ TEST_CASE(
     "context parallel through peer memory: plans of a communicator share it, and a larger one has more") {
   if (cannot_run()) return;
   if (share_a_gpu()) {
-    MESSAGE("skipped: ranks that share a GPU map no memory");
+    MESSAGE("skipped: ranks that are threads map no memory of a GPU");
     return;
   }
   const ScopedContext current(device_under_test());
@@ -114,7 +113,7 @@ TEST_CASE(
     "context parallel through peer memory: a run that is not completed ends all runs of the communicator") {
   if (cannot_run()) return;
   if (share_a_gpu()) {
-    MESSAGE("skipped: ranks that share a GPU map no memory");
+    MESSAGE("skipped: ranks that are threads map no memory of a GPU");
     return;
   }
   const ScopedContext current(device_under_test());
