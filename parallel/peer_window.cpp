@@ -6,7 +6,6 @@
 #include <runtime/log.h>
 
 #include <chrono>
-#include <optional>
 #include <random>
 #include <thread>
 
@@ -46,13 +45,12 @@ std::string failure_of(const Work& work) {
 }
 
 /// Returns why ranks cannot map each other's memory; empty if they may try.
-std::string obstacle(const std::vector<PeerAddress>& all) {
+std::string obstacle(const std::vector<ProcessIdentity>& all) {
   for (std::size_t a = 0; a < all.size(); ++a) {
-    if (!all[a].owner.has_host_of(all[0].owner))
-      return fmt::format("rank {} is on another host than rank 0", a);
+    if (!all[a].has_host_of(all[0])) return fmt::format("rank {} is on another host than rank 0", a);
     for (std::size_t b = 0; b < a; ++b)
       // A call of the driver may wait for one rank's stream, and keep the other rank from the call for which that stream waits.
-      if (!interpreting() && all[a].owner == all[b].owner)
+      if (!interpreting() && all[a] == all[b])
         return fmt::format("ranks {} and {} are threads of one process", b, a);
   }
   return {};
@@ -73,16 +71,19 @@ PeerWindow::PeerWindow(Communicator& communicator, std::size_t bytes)
 
 std::shared_ptr<PeerWindow> PeerWindow::make(Communicator& communicator, std::size_t bytes,
                                              std::string& why_not) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<ProcessIdentity> processes(ranks);
+  communicator.all_gather(&process_identity(), sizeof(ProcessIdentity), processes.data());
+  why_not = obstacle(processes);  // before memory is allocated in vain
+  if (!why_not.empty()) return nullptr;
   std::shared_ptr<PeerWindow> made;
   why_not = first_failure(communicator, failure_of([&] { made.reset(new PeerWindow(communicator, bytes)); }));
   if (!why_not.empty()) return nullptr;
-  std::vector<PeerAddress> all(static_cast<std::size_t>(communicator.size()));
+  std::vector<PeerAddress> all(ranks);
   communicator.all_gather(&made->own_.address(), sizeof(PeerAddress), all.data());
-  why_not = obstacle(all);
-  if (!why_not.empty()) return nullptr;
   why_not = first_failure(communicator, failure_of([&] { made->open(all); }));
   if (!why_not.empty()) return nullptr;
-  std::vector<std::uint64_t> ids(all.size());
+  std::vector<std::uint64_t> ids(ranks);
   const std::uint64_t id = drawn_id();
   communicator.all_gather(&id, sizeof id, ids.data());
   made->id_ = ids[0];

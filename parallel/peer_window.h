@@ -6,7 +6,6 @@
 #include <runtime/stream_event.h>
 #include <runtime/stream_flag.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
