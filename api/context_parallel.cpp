@@ -93,6 +93,7 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
   std::vector<Statement> statements = statements_of(request);
   statements.push_back({"chosen scheme", std::string(to_string(made.explanation.scheme))});
   statements.push_back({"groups", fmt::format("{}", made.explanation.groups)});
+  statements.push_back({"groups of a backward", fmt::format("{}", made.explanation.backward_groups)});
   require_same(communicator, statements, found.take());
   auto impl = std::make_shared<ContextParallelPlan::Impl>(communicator);
   make_together(communicator, [&] {

@@ -126,6 +126,7 @@ std::string to_json(const ContextParallelExplanation& e) {
                {"rank", e.rank},
                {"ranks", e.ranks},
                {"groups", e.groups},
+               {"backward_groups", e.backward_groups},
                {"tokens", e.tokens},
                {"needed_keys", e.needed_keys},
                {"pairs", e.pairs},

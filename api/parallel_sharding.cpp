@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <parallel/element_sizes.h>
 #include <parallel/gather_engine.h>
-#include <parallel/group_count.h>
+#include <parallel/group_sizes.h>
 #include <parallel/head_engine.h>
 #include <parallel/key_value_rows.h>
 #include <parallel/staged_engine.h>
@@ -43,6 +43,7 @@ ContextParallelExplanation explanation_of(const ParallelRequest& request, Scheme
   e.reason = std::move(reason);
   e.rank = request.communicator.rank(), e.ranks = request.communicator.size();
   e.groups = static_cast<int>(groups);
+  if (request.options.gradients) e.backward_groups = e.groups;
   e.tokens = request.layout.tokens_of(e.rank);
   e.sent_bytes.assign(e.ranks, 0), e.received_bytes.assign(e.ranks, 0);
   const StreamMask visible(request.problem, request.cu_seqlens);
@@ -73,19 +74,27 @@ std::int64_t add_key_bytes(ContextParallelExplanation& e, const ParallelRequest&
   return all;
 }
 
-int groups_of_gather(const ParallelRequest& request, const IntervalPlan& intervals, std::string& reason) {
+/// How many groups gather keys.
+struct GroupCounts {
+  int forward = 1, backward = 1;
+};
+
+GroupCounts groups_of_gather(const ParallelRequest& request, const IntervalPlan& intervals,
+                             std::string& reason) {
   const std::string why = why_one_group(request.problem, request.gradients);
   if (!why.empty()) {
     reason += "; one group, because " + why;
-    return 1;
+    return {};
   }
-  if (request.options.groups > 0) return request.options.groups;
+  if (const int groups = request.options.groups; groups > 0) return {groups, groups};
   std::int64_t most = 0;
   for (const RowsOfSlices& held : intervals.held) most = std::max(most, held.count());
   std::vector<std::int64_t> arriving(intervals.held.size());  // keys, by rank
   for (const KeyTransfer& part : intervals.transfers) arriving[part.to] += part.keys.size();
   const std::int64_t bytes = *std::ranges::max_element(arriving) * bytes_per_key(request);
-  return group_count(request.problem, most, bytes, request.gpu.sm_count);
+  const int sms = request.gpu.sm_count;
+  return {forward_group_count(request.problem, most, bytes, sms),
+          group_count(request.problem, most, bytes, sms)};
 }
 
 Choice gather_choice(const ParallelRequest& request, const Needs& needs, RequestCheck& found) {
@@ -98,8 +107,15 @@ Choice gather_choice(const ParallelRequest& request, const Needs& needs, Request
                            : because(request, "each head is computed at once, and nothing is merged");
   work.work = rank_work(p, request.cu_seqlens, needs.intervals, needs.mask, rank, found);
   if (!found.empty()) return {};
-  const int groups = work.is_local ? 1 : groups_of_gather(request, needs.intervals, reason);
-  work.gather = plan_gather(needs.intervals, rank, head_groups(request.entries(), p.heads_kv, groups));
+  const GroupCounts counts =
+      work.is_local ? GroupCounts{} : groups_of_gather(request, needs.intervals, reason);
+  const std::int64_t units = group_units(p);
+  const auto groups = [&](const std::vector<std::int64_t>& sizes) {
+    return head_groups(request.entries(), p.heads_kv, sizes);
+  };
+  const std::vector<std::int64_t> sizes = forward_sizes(units, counts.forward);
+  work.gather = plan_gather(needs.intervals, rank, groups(sizes), groups(equal_sizes(units, counts.backward)),
+                            request.gradients.dk);
   work.shard = shard_problem(p, needs.intervals.held[rank].count());
   work.gradients = request.gradients;
   work.alignment = request.options.plan.row_alignment;
@@ -107,8 +123,9 @@ Choice gather_choice(const ParallelRequest& request, const Needs& needs, Request
   Choice made;
   ContextParallelExplanation& e = made.sharding.explanation;
   e = explanation_of(request, work.is_local ? Scheme::local : Scheme::gather_heads, std::move(reason),
-                     work.gather.groups.size());
-  made.exposed_bytes = add_key_bytes(e, request, needs.intervals) / e.groups;
+                     work.gather.forward.groups.size());
+  if (request.options.gradients) e.backward_groups = static_cast<int>(work.gather.backward.groups.size());
+  made.exposed_bytes = add_key_bytes(e, request, needs.intervals) * sizes.front() / units;
   made.sharding.make_engine = [work](MessageCarrier& carrier, const PlanMaker& make) {
     return std::make_unique<GatherEngine>(work, carrier, make);
   };

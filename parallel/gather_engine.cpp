@@ -12,17 +12,21 @@ namespace fa2 {
 GatherEngine::GatherEngine(GatherWork work, MessageCarrier& carrier, const PlanMaker& make)
     : of_(std::move(work)), carrier_(carrier) {
   add_tables();
-  for (const HeadGroup& part : of_.gather.groups) groups_.push_back(group_of(part, make));
+  for (const HeadGroup& part : of_.gather.forward.groups)
+    add_forward(forward_.emplace_back(group_of(part, make)), make);
+  if (make.backward)
+    for (const HeadGroup& part : of_.gather.backward.groups)
+      add_backward(backward_.emplace_back(group_of(part, make)), make);
   tables_.upload();
   layout_ = layout();
 }
 
 const AttentionPlan* GatherEngine::forward() const {
-  return groups_.front().forward ? &*groups_.front().forward : nullptr;
+  return forward_.front().forward ? &*forward_.front().forward : nullptr;
 }
 
 const BackwardPlan* GatherEngine::backward() const {
-  return groups_.front().backward ? &*groups_.front().backward : nullptr;
+  return !backward_.empty() && backward_.front().backward ? &*backward_.front().backward : nullptr;
 }
 
 void GatherEngine::add_tables() {
@@ -35,48 +39,57 @@ void GatherEngine::add_tables() {
 
 GatherEngine::Group GatherEngine::group_of(const HeadGroup& part, const PlanMaker& make) {
   Group group{.part = part, .problem = of_.work.problem_of(part)};
+  if (!of_.work.is_empty() && !of_.is_local)
+    group.own = OwnRows(group.problem, part.entries.size(), of_.gather.rows, of_.gather.own, of_.alignment,
+                        make.append, tables_);
+  return group;
+}
+
+void GatherEngine::add_forward(Group& group, const PlanMaker& make) const {
+  if (!of_.work.is_empty()) group.forward = make.forward(group.problem);
+}
+
+void GatherEngine::add_backward(Group& group, const PlanMaker& make) const {
+  if (of_.work.is_empty()) return;
   const AttentionProblem& p = group.problem;
+  AttentionProblem summed = p;
+  summed.float32_dk_dv = !of_.is_local && of_.gradients.dk;
+  group.backward = make.backward(summed, of_.gradients);
+  if (!summed.float32_dk_dv) return;
   group.sum_problem = {.dtype = p.dtype,
                        .head_dim = p.head_dim,
                        .head_dim_v = p.head_dim_v,
                        .heads = p.heads_kv,
                        .heads_v = p.heads_kv,
-                       .entries = part.entries.size(),
+                       .entries = group.part.entries.size(),
                        .rows = of_.shard.seqlen_q,
                        .own_rows = of_.gather.rows,
                        .arrival_rows = of_.gather.arrivals,
                        .parts = parts_};
-  if (of_.work.is_empty()) return group;
-  group.forward = make.forward(p);
-  if (make.backward) {
-    AttentionProblem summed = p;
-    summed.float32_dk_dv = !of_.is_local && of_.gradients.dk;
-    group.backward = make.backward(summed, of_.gradients);
-  }
-  if (of_.is_local) return group;
-  group.own =
-      OwnRows(p, part.entries.size(), of_.gather.rows, of_.gather.own, of_.alignment, make.append, tables_);
-  if (make.backward && of_.gradients.dk) group.sum = sum_of(group.sum_problem, of_.alignment, make.sum);
-  return group;
+  group.sum = sum_of(group.sum_problem, of_.alignment, make.sum);
 }
 
 GatherEngine::Layout GatherEngine::layout() const {
   Layout made;
   if (of_.is_local) return made;
-  std::size_t elements = 0, arrivals = 0;
-  for (const Group& group : groups_) {
-    const std::int64_t of_row = group.part.entries.size() * group.row_elements();
-    elements = std::max(elements, static_cast<std::size_t>(of_.gather.rows * of_row));
-    arrivals = std::max(arrivals, static_cast<std::size_t>(of_.gather.arrivals * of_row));
-  }
-  const auto take = [&](SlotOffsets& slots, std::size_t bytes) {
-    for (std::size_t i = 0; i < std::min(slots.size(), groups_.size()); ++i)
-      slots[i] = std::exchange(made.bytes, made.bytes + whole_part(bytes));
+  using Elements = std::array<std::int64_t, kSlots>;  // of a row of each slot
+  const auto widened = [](Elements slots, const std::vector<Group>& groups) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      std::int64_t& slot = slots[i % kSlots];
+      slot = std::max(slot, groups[i].part.entries.size() * groups[i].row_elements());
+    }
+    return slots;
   };
-  take(made.keys, elements * kElementBytes);
+  const Elements backward = widened({}, backward_), either = widened(backward, forward_);
+  const auto take = [&](SlotOffsets& slots, const Elements& elements, std::int64_t rows, std::size_t bytes) {
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      slots[i] = std::exchange(made.bytes,
+                               made.bytes + whole_part(static_cast<std::size_t>(rows * elements[i]) * bytes));
+  };
+  take(made.keys, either, of_.gather.rows, kElementBytes);
   if (!of_.gradients.dk) return made;
-  take(made.gradients, elements * kFloatBytes);
-  take(made.arrivals, arrivals * kFloatBytes);
+  take(made.gradients, backward, of_.gather.rows, kFloatBytes);
+  take(made.arrivals, backward, of_.gather.arrivals, kFloatBytes);
   return made;
 }
 
@@ -119,16 +132,13 @@ BackwardArgs GatherEngine::backward_args_of(const Group& group, const BackwardAr
   return a;
 }
 
-void GatherEngine::copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  const Group& g = groups_[group];
-  g.own.enqueue(
-      args, g.first_entry(), g.part.heads.begin,
-      key_value_rows(g.problem, of_.gather.rows, workspace + layout_.keys[group % kSlots], kElementBytes),
-      tables_, stream);
+void GatherEngine::copy_own(const Group& group, const AttentionArgs& args, std::byte* keys, Stream stream) {
+  group.own.enqueue(args, group.first_entry(), group.part.heads.begin,
+                    key_value_rows(group.problem, of_.gather.rows, keys, kElementBytes), tables_, stream);
 }
 
 void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  const Group& g = groups_[group];
+  const Group& g = backward_[group];
   if (!g.sum) return;
   const std::int64_t entry = g.first_entry(), head = g.part.heads.begin;
   const SumArgs sum{reinterpret_cast<const float*>(workspace + layout_.gradients[group % kSlots]),
@@ -141,15 +151,19 @@ void GatherEngine::sum(int group, const BackwardArgs& args, std::byte* workspace
   launch(*g.sum, sum, operands_of(g.sum_problem, sum), nullptr, stream);
 }
 
-const std::vector<Stage>& GatherEngine::stages_of(Pass pass) const {
-  return pass == Pass::backward && of_.gradients.dk ? of_.gather.backward : of_.gather.forward;
+const GatherPass& GatherEngine::pass_of(Pass pass) const {
+  return pass == Pass::forward ? of_.gather.forward : of_.gather.backward;
 }
 
-void GatherEngine::list_transfers(const Stage& stage, std::byte* workspace) {
+const std::vector<GatherEngine::Group>& GatherEngine::groups_of(Pass pass) const {
+  return pass == Pass::forward ? forward_ : backward_;
+}
+
+void GatherEngine::list_transfers(Pass pass, const Stage& stage, std::byte* workspace) {
   transfers_.clear();
   const auto add = [&](int group, const std::vector<RowTransfer>& rows, const auto& sent,
                        const auto& received, std::int64_t received_rows, std::int64_t element_bytes) {
-    const Group& g = groups_[group];
+    const Group& g = groups_of(pass)[group];
     add_transfers(transfers_, rows, g.part.entries.size(),
                   {workspace + sent[group % kSlots], of_.gather.rows},
                   {workspace + received[group % kSlots], received_rows},
@@ -167,10 +181,12 @@ class GatherEngine::Run {
   Run(GatherEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, Pass pass)
       : engine_(engine), args_(args), workspace_(workspace), stream_(stream), pass_(pass) {}
 
-  void prepare(int group, Stream stream) const { engine_.copy_own(group, args_.forward, workspace_, stream); }
+  void prepare(int group, Stream stream) const {
+    engine_.copy_own(groups()[group], args_.forward, keys_of(group), stream);
+  }
 
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
-    engine_.list_transfers(stage, workspace_);
+    engine_.list_transfers(pass_, stage, workspace_);
     return engine_.transfers_;
   }
 
@@ -178,21 +194,23 @@ class GatherEngine::Run {
 
   void compute(int number) const {
     if (engine_.of_.work.is_empty()) return;
-    const Group& group = engine_.groups_[number];
-    std::byte* const keys = workspace_ + engine_.layout_.keys[number % kSlots];
+    const Group& group = groups()[number];
     std::byte* const gradients = workspace_ + engine_.layout_.gradients[number % kSlots];
     if (pass_ == Pass::backward)
-      group.backward->run(engine_.backward_args_of(group, args_, keys, gradients), stream_);
+      group.backward->run(engine_.backward_args_of(group, args_, keys_of(number), gradients), stream_);
     else
-      group.forward->run(engine_.forward_args(group, args_.forward, keys), stream_);
+      group.forward->run(engine_.forward_args(group, args_.forward, keys_of(number)), stream_);
   }
 
   void run() const {
     if (engine_.of_.is_local) return compute(0);
-    run_stages(engine_.stages_of(pass_), engine_.carrier_, engine_.streams_, stream_, *this);
+    run_stages(engine_.pass_of(pass_).stages, engine_.carrier_, engine_.streams_, stream_, *this);
   }
 
  private:
+  const std::vector<Group>& groups() const { return engine_.groups_of(pass_); }
+  std::byte* keys_of(int group) const { return workspace_ + engine_.layout_.keys[group % kSlots]; }
+
   GatherEngine& engine_;
   const BackwardArgs& args_;
   std::byte* workspace_;
@@ -201,9 +219,9 @@ class GatherEngine::Run {
 };
 
 MessageLists GatherEngine::messages(Pass pass, std::byte* workspace) {
-  if (of_.is_local || (pass == Pass::backward && !groups_.front().backward)) return {};
+  if (of_.is_local || groups_of(pass).empty()) return {};
   const BackwardArgs none;
-  return messages_of(stages_of(pass), Run(*this, none, workspace, nullptr, pass));
+  return messages_of(pass_of(pass).stages, Run(*this, none, workspace, nullptr, pass));
 }
 
 void GatherEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {

@@ -22,7 +22,7 @@
 
 namespace fa2 {
 
-/// The work of one rank, for all groups.
+/// The work of one rank.
 struct GatherWork {
   AttentionProblem shard;  ///< of the rank's tensors
   RankWork work;
@@ -60,7 +60,7 @@ class GatherEngine final : public ShardEngine {
     std::int64_t first_entry() const { return part.entries.begin; }
     std::int64_t first_query_head() const { return part.heads.begin * (problem.heads_q / problem.heads_kv); }
   };
-  /// Memory in the workspace.
+  /// Memory in the workspace, for either pass.
   struct Layout {
     SlotOffsets keys{}, gradients{}, arrivals{};
     std::size_t bytes = 0;
@@ -68,13 +68,16 @@ class GatherEngine final : public ShardEngine {
 
   void add_tables();
   Group group_of(const HeadGroup& part, const PlanMaker& make);
+  void add_forward(Group& group, const PlanMaker& make) const;
+  void add_backward(Group& group, const PlanMaker& make) const;
   Layout layout() const;
 
   class Run;
 
-  const std::vector<Stage>& stages_of(Pass pass) const;
-  void list_transfers(const Stage& stage, std::byte* workspace);
-  void copy_own(int group, const AttentionArgs& args, std::byte* workspace, Stream stream);
+  const GatherPass& pass_of(Pass pass) const;
+  const std::vector<Group>& groups_of(Pass pass) const;
+  void list_transfers(Pass pass, const Stage& stage, std::byte* workspace);
+  void copy_own(const Group& group, const AttentionArgs& args, std::byte* keys, Stream stream);
   void sum(int group, const BackwardArgs& args, std::byte* workspace, Stream stream);
   AttentionArgs forward_args(const Group& group, const AttentionArgs& args, std::byte* keys) const;
   BackwardArgs backward_args_of(const Group& group, const BackwardArgs& args, std::byte* keys,
@@ -86,7 +89,7 @@ class GatherEngine final : public ShardEngine {
   SequenceTables sequences_;
   std::size_t sum_rows_ = 0;  ///< table
   std::int64_t parts_ = 1;    ///< of sums
-  std::vector<Group> groups_;
+  std::vector<Group> forward_, backward_;
   Layout layout_;
   StreamPair streams_;
   std::vector<Transfer> transfers_;  ///< of the current exchange

@@ -1,5 +1,4 @@
 // Rows of slots from the intervals of keys, and the pipeline of groups.
-#include <parallel/chunks.h>
 #include <parallel/gather_plan.h>
 
 #include <algorithm>
@@ -32,21 +31,25 @@ void plan_returns(const IntervalPlan& plan, int rank, GatherPlan& made) {
 
 }  // namespace
 
-std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv, int groups) {
-  const std::int64_t units = batch > 1 ? batch : heads_kv;
+std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv,
+                                   std::span<const std::int64_t> sizes) {
   std::vector<HeadGroup> all;
-  for (const Slice& part :
-       equal_chunks({0, units}, static_cast<int>(std::min<std::int64_t>(groups, units)), 1))
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    const Slice part{begin, begin + size};
     all.push_back(batch > 1 ? HeadGroup{part, {0, heads_kv}} : HeadGroup{{0, 1}, part});
+    begin = part.end;
+  }
   return all;
 }
 
-GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> groups) {
+GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> forward,
+                       std::vector<HeadGroup> backward, bool returns_gradients) {
   GatherPlan made;
-  made.groups = std::move(groups);
-  const int count = static_cast<int>(made.groups.size());
-  made.forward = stages_of(count, false);
-  made.backward = stages_of(count, true);
+  made.forward.stages = stages_of(static_cast<int>(forward.size()), false);
+  made.forward.groups = std::move(forward);
+  made.backward.stages = stages_of(static_cast<int>(backward.size()), returns_gradients);
+  made.backward.groups = std::move(backward);
   const RowsOfSlices &held = plan.held.at(rank), &needed = plan.needed.at(rank);
   made.rows = needed.count();
   for (const Slice& slice : held.slices())

@@ -27,8 +27,9 @@ struct HeadGroup {
   friend bool operator==(const HeadGroup&, const HeadGroup&) = default;
 };
 
-/// Returns at most `groups` groups of nearly equal size, of whole entries if there are several. Sizes must be at least 1.
-std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv, int groups);
+/// Returns groups of so many key/value heads each, or of so many whole entries if there are several.
+std::vector<HeadGroup> head_groups(std::int64_t batch, std::int64_t heads_kv,
+                                   std::span<const std::int64_t> sizes);
 
 /// Rows that are copied or added from one place to another.
 struct RowCopy {
@@ -47,11 +48,16 @@ struct RowTransfer {
   friend bool operator==(const RowTransfer&, const RowTransfer&) = default;
 };
 
+/// The groups of a forward or a backward, and when they run.
+struct GatherPass {
+  std::vector<HeadGroup> groups;
+  std::vector<Stage> stages;
+};
+
 /// Rows are the same for all groups.
 struct GatherPlan {
-  std::vector<HeadGroup> groups;
-  std::vector<Stage> forward;
-  std::vector<Stage> backward;
+  GatherPass forward;
+  GatherPass backward;
   std::int64_t rows = 0;            ///< rows of a slot of keys or of gradients
   std::int64_t arrivals = 0;        ///< rows of an arrivals slot
   std::vector<RowCopy> own;         ///< rows of the rank's tensors, to rows of a slot
@@ -62,7 +68,9 @@ struct GatherPlan {
       adds;  ///< rows of an arrivals slot, to rows of the rank's tensors; by sender, then by keys
 };
 
-GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> groups);
+/// `returns_gradients`: whether the backward makes dK and dV.
+GatherPlan plan_gather(const IntervalPlan& plan, int rank, std::vector<HeadGroup> forward,
+                       std::vector<HeadGroup> backward, bool returns_gradients = true);
 
 /// Returns where the sum of each of the rank's rows finds its parts, in the order in which they are added: (parts, `rows`), first rows
 /// of the own slot, then rows of the arrivals slot, or -1.

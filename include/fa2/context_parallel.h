@@ -94,8 +94,9 @@ FA2_API std::string_view to_string(ContextParallelScheme);
 /// Must be equal on all ranks.
 struct ContextParallelOptions {
   ContextParallelScheme scheme = ContextParallelScheme::automatic;
-  /// Most groups; >= 0; 0: as many as keep every SM busy. A group is key/value heads; in gather_heads whole batch entries, if there are
-  /// several; 0 in staged, which has stages. More groups hide more of the exchange and need less memory.
+  /// Most groups; >= 0; 0: chosen for each pass. A group is key/value heads; in gather_heads whole batch entries, if there are several; 0 in
+  /// staged, which has stages. More groups hide more of the exchange, and need less memory, but each has a last wave of tiles. The first of
+  /// two groups of a forward by gather_heads is a quarter.
   std::int32_t groups = 0;
   /// The gradients that run_backward() computes; absent: none. dK and dV go together.
   std::optional<Gradients> gradients = std::nullopt;
@@ -108,7 +109,8 @@ struct ContextParallelExplanation {
   std::string reason;  ///< one sentence: why this scheme, and these groups
   int rank = 0;
   int ranks = 1;
-  int groups = 1;                ///< stages if staged
+  int groups = 1;                ///< of a forward; stages if staged
+  int backward_groups = 0;       ///< of a backward; stages if staged; 0 without gradients
   std::int64_t tokens = 0;       ///< of the rank
   std::int64_t needed_keys = 0;  ///< keys that the rank's queries see, its own among them
   std::int64_t pairs = 0;  ///< pairs of a query of the rank and a key that it sees; per head and batch entry

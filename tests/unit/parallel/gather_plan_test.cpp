@@ -1,6 +1,7 @@
 // Attention by groups of heads without kernels: what arrives in slots, what comes home, and when slots are used.
 #include <doctest/doctest.h>
 #include <parallel/gather_plan.h>
+#include <parallel/group_sizes.h>
 #include <parallel/stream_mask.h>
 #include <parallel/thread_group.h>
 
@@ -37,7 +38,8 @@ struct Rank {
   Rank(Communicator& communicator, const IntervalPlan& intervals, int heads_kv, int groups)
       : own(communicator),
         intervals_of(intervals),
-        plan(plan_gather(intervals, own.rank(), head_groups(1, heads_kv, groups))),
+        plan(plan_gather(intervals, own.rank(), head_groups(1, heads_kv, forward_sizes(heads_kv, groups)),
+                         head_groups(1, heads_kv, equal_sizes(heads_kv, groups)))),
         heads(heads_kv) {
     for (int slot = 0; slot < kSlots; ++slot) {
       keys[slot].resize(plan.rows * heads);
@@ -47,11 +49,12 @@ struct Rank {
     sums.resize(held().count() * heads);
   }
 
+  const std::vector<HeadGroup>& groups() const { return pass->groups; }
   const RowsOfSlices& held() const { return intervals_of.held[own.rank()]; }
   const RowsOfSlices& needed() const { return intervals_of.needed[own.rank()]; }
 
   void copy_own(int group) {
-    const Slice& part = plan.groups[group].heads;
+    const Slice& part = groups()[group].heads;
     for (const Slice& slice : held().slices())
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head)
@@ -59,19 +62,19 @@ struct Rank {
   }
 
   /// Checks the keys of a group, and makes its gradients.
-  void compute(int group, bool with_gradients) {
-    const Slice& part = plan.groups[group].heads;
+  void compute(int group) {
+    const Slice& part = groups()[group].heads;
     for (const Slice& slice : needed().slices())
       for (std::int64_t token = slice.begin; token < slice.end; ++token)
         for (std::int64_t head = part.begin; head < part.end; ++head) {
           const std::int64_t i = needed().of(token) * part.size() + head - part.begin;
           wrong += keys[group % kSlots][i] != key_of(token, head);
-          if (with_gradients) gradients[group % kSlots][i] = gradient_of(token, head, own.rank());
+          if (pass == &plan.backward) gradients[group % kSlots][i] = gradient_of(token, head, own.rank());
         }
   }
 
   void sum(int group) {
-    const Slice& part = plan.groups[group].heads;
+    const Slice& part = groups()[group].heads;
     const auto each = [&](const RowCopy& copy, const auto& element) {
       for (std::int64_t row = 0; row < copy.rows; ++row)
         for (std::int64_t head = 0; head < part.size(); ++head) element(copy.from + row, copy.to + row, head);
@@ -92,7 +95,7 @@ struct Rank {
     const auto add = [&](const std::vector<RowTransfer>& rows, int group, std::vector<float>& sent,
                          std::vector<float>& received) {
       add_transfers(all, rows, 1, {sent.data()}, {received.data()},
-                    plan.groups[group].heads.size() * sizeof(float));
+                    groups()[group].heads.size() * sizeof(float));
     };
     if (const auto group = stage.gathers) {
       copy_own(*group);
@@ -103,11 +106,12 @@ struct Rank {
     return own.exchange(all.data(), all.size(), nullptr);
   }
 
-  void run(const std::vector<Stage>& stages) {
-    for (const Stage& stage : stages) {
+  void run(const GatherPass& of) {
+    pass = &of;
+    for (const Stage& stage : of.stages) {
       const std::uint64_t number = exchange(stage);
       if (stage.completes) sum(*stage.completes);
-      if (stage.computes) compute(*stage.computes, stages.size() == plan.backward.size());
+      if (stage.computes) compute(*stage.computes);
       own.wait(number);
     }
   }
@@ -115,10 +119,16 @@ struct Rank {
   Communicator& own;
   const IntervalPlan& intervals_of;
   GatherPlan plan;
+  const GatherPass* pass = &plan.forward;  ///< the one that runs
   int heads;
   std::vector<float> keys[kSlots], gradients[kSlots], arrivals[kSlots], sums;
   int wrong = 0;
 };
+
+/// Returns groups of heads of one entry.
+std::vector<HeadGroup> groups_of(const std::vector<std::int64_t>& sizes) {
+  return head_groups(1, 0, sizes);
+}
 
 /// Checks sums bit by bit: the owner's, then those of ranks that need the key, in order.
 void check_sums(const Rank& rank) {
@@ -159,21 +169,23 @@ TEST_CASE(
     "stages: keys of a group arrive a stage before it is computed, and its gradients go home two stages "
     "later") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
-  const GatherPlan plan = plan_gather(intervals, 0, head_groups(1, 2, 9));
-  CHECK(plan.groups == std::vector<HeadGroup>{{{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}});
-  CHECK(plan.forward == std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
-  CHECK(plan.backward == std::vector<Stage>{{0, {}, {}, {}},
-                                            {1, {}, {}, 0},
-                                            {{}, {}, {}, 1},
-                                            {{}, 0, {}, {}},
-                                            {{}, 1, 0, {}},
-                                            {{}, {}, 1, {}}});
+  const std::vector<HeadGroup> two = groups_of({1, 1});
+  const GatherPlan plan = plan_gather(intervals, 0, two, two);
+  CHECK(plan.forward.stages == std::vector<Stage>{{0, {}, {}, {}}, {1, {}, {}, 0}, {{}, {}, {}, 1}});
+  CHECK(plan.backward.stages == std::vector<Stage>{{0, {}, {}, {}},
+                                                   {1, {}, {}, 0},
+                                                   {{}, {}, {}, 1},
+                                                   {{}, 0, {}, {}},
+                                                   {{}, 1, 0, {}},
+                                                   {{}, {}, 1, {}}});
+  CHECK(plan_gather(intervals, 0, two, groups_of({2}), false).backward.stages ==
+        std::vector<Stage>{{0, {}, {}, {}}, {{}, {}, {}, 0}});
 }
 
 TEST_CASE("rows: own slices lie among the needed keys, and what is received for them behind one another") {
   const IntervalPlan intervals = plan_intervals(ShardLayout::zigzag(8, 2), StreamMask(problem_of(8, {})));
-  const GatherPlan zero = plan_gather(intervals, 0, head_groups(1, 1, 1)),
-                   one = plan_gather(intervals, 1, head_groups(1, 1, 1));
+  const std::vector<HeadGroup> all = groups_of({1});
+  const GatherPlan zero = plan_gather(intervals, 0, all, all), one = plan_gather(intervals, 1, all, all);
   CHECK(zero.rows == 8);
   CHECK(zero.own == std::vector<RowCopy>{{0, 0, 2}, {2, 6, 2}});
   CHECK(zero.gather ==
@@ -188,10 +200,10 @@ TEST_CASE("rows: own slices lie among the needed keys, and what is received for 
   CHECK(sum_table(one, 4) == std::vector<std::int32_t>{2, 3, 4, 5, 0, 1, 2, 3});
 }
 
-TEST_CASE("head groups: whole entries of a batch, else heads, at most as many as there are") {
-  CHECK(head_groups(1, 5, 2) == std::vector<HeadGroup>{{{0, 1}, {0, 2}}, {{0, 1}, {2, 5}}});
-  CHECK(head_groups(3, 5, 2) == std::vector<HeadGroup>{{{0, 1}, {0, 5}}, {{1, 3}, {0, 5}}});
-  CHECK(head_groups(3, 5, 9).size() == 3);
+TEST_CASE("head groups: whole entries of a batch, else heads") {
+  const std::vector<std::int64_t> heads{2, 3}, entries{1, 2};
+  CHECK(head_groups(1, 5, heads) == std::vector<HeadGroup>{{{0, 1}, {0, 2}}, {{0, 1}, {2, 5}}});
+  CHECK(head_groups(3, 5, entries) == std::vector<HeadGroup>{{{0, 1}, {0, 5}}, {{1, 3}, {0, 5}}});
 }
 
 TEST_CASE("transfers: rows of every entry, in slots of their own") {

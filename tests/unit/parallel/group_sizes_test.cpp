@@ -1,6 +1,6 @@
-// How many groups of heads a plan chooses.
+// Which groups of heads a plan chooses.
 #include <doctest/doctest.h>
-#include <parallel/group_count.h>
+#include <parallel/group_sizes.h>
 
 using namespace fa2;
 
@@ -33,4 +33,28 @@ TEST_CASE("group count: leaves each group some tiles per SM") {
   const AttentionProblem p = problem_of(1, 8);
   CHECK(group_count(p, 128, 100'000 * kMegabyte, kSms) == 1);
   CHECK(group_count(p, 128 * 4 * kSms * 2 / 32, 100'000 * kMegabyte, kSms) == 2);
+}
+
+TEST_CASE(
+    "group count of a forward: two where a quarter is worth its last wave, else as many as a backward's") {
+  const AttentionProblem p = problem_of(1, 8);
+  const std::int64_t quarter = 128 * 6 * kSms / 32;  // a quarter has 1.5 tiles per SM
+  CHECK(forward_group_count(p, quarter, 8 * kMegabyte, kSms) == 2);
+  CHECK(forward_group_count(p, quarter - 128, 8 * kMegabyte, kSms) == 1);
+  CHECK(forward_group_count(p, quarter, 7 * kMegabyte, kSms) == 1);
+  CHECK(forward_group_count(p, 1 << 20, 268 * kMegabyte, kSms) == 4);
+  CHECK(forward_group_count(problem_of(1, 1), 1 << 20, 67 * kMegabyte, kSms) == 1);
+  CHECK(forward_group_count(problem_of(4, 1), 1 << 20, 67 * kMegabyte, kSms) == 2);
+}
+
+TEST_CASE("group sizes: nearly equal, but for a forward's two groups") {
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(equal_sizes(8, 2) == Sizes{4, 4});
+  CHECK(equal_sizes(5, 2) == Sizes{2, 3});
+  CHECK(equal_sizes(2, 9) == Sizes{1, 1});
+  CHECK(forward_sizes(8, 1) == Sizes{8});
+  CHECK(forward_sizes(8, 2) == Sizes{2, 6});
+  CHECK(forward_sizes(3, 2) == Sizes{1, 2});
+  CHECK(forward_sizes(1, 2) == Sizes{1});
+  CHECK(forward_sizes(8, 4) == Sizes{2, 2, 2, 2});
 }
