@@ -1,8 +1,8 @@
 // Context::context_parallel_plan(): ranks agree on one request, then each makes its kernels.
 #include <api/boundary.h>
 #include <api/context.h>
-#include <api/parallel_memory.h>
 #include <api/parallel_sharding.h>
+#include <api/rank_runs.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
@@ -20,46 +20,25 @@ struct ContextParallelPlan::Impl {
   AttentionProblem problem;
   std::optional<Gradients> gradients;  ///< as given
   Gradients kept;                      ///< those that the problem has
-  int device = 0;
-  std::shared_ptr<const ScratchPool> scratch;
   ContextParallelExplanation explanation;
-  MessageCarrier carrier;
-  std::unique_ptr<ShardEngine> engine;
+  RankRuns<ShardEngine> runs;
 
-  explicit Impl(Communicator& communicator) : carrier(communicator) {}
-  ~Impl() {
-    const ScopedContext current(device);
-    carrier.end_waits();
-    engine.reset();
-    carrier.disconnect();
-  }
-
-  /// Returns the bytes of workspace that callers may give.
-  std::size_t workspace_bytes() const { return carrier.window() ? 0 : engine->workspace_bytes(); }
-
-  /// Calls run(workspace).
-  template <class Run>
-  void carry(Pass pass, void* workspace, Stream stream, const Run& run) {
-    RunMemory memory(*scratch, workspace_bytes(), carrier.window() ? carrier.window()->data() : workspace,
-                     stream);
-    memory.use([&](std::byte* data) { carrier.carry(pass, stream, [&] { run(data); }); });
-  }
+  explicit Impl(Communicator& communicator) : runs(communicator) {}
 };
 
 namespace {
 
 /// Lets messages travel through peer memory, if ranks have it. Returns how they travel, and why.
 std::string connect(ContextParallelPlan::Impl& plan, Communicator& communicator, ParallelWindows& windows) {
-  ShardEngine& engine = *plan.engine;
+  ShardEngine& engine = *plan.runs.engine;
   if (plan.explanation.scheme == ContextParallelScheme::local) return {};
   if (!engine.exchanges_workspaces())
     return "the communicator, because some messages end in the caller's tensors";
   std::string why_not;
   const auto window = windows.get(communicator, engine.workspace_bytes(), why_not);
   if (!window) return "the communicator: " + why_not;
-  plan.carrier.connect(window, {engine.messages(Pass::forward, window->data()),
-                                engine.messages(Pass::backward, window->data())});
-  plan.explanation.peer_bytes = window->bytes();
+  plan.runs.carrier.connect(window, {engine.messages(Pass::forward, window->data()),
+                                     engine.messages(Pass::backward, window->data())});
   return "copy engines, into memory that ranks map";
 }
 
@@ -67,6 +46,13 @@ ContextParallelExplanation explained(ContextParallelExplanation e, const ShardEn
   if (engine.forward() != nullptr) e.forward = engine.forward()->explain();
   if (engine.backward() != nullptr) e.backward = engine.backward()->explain();
   return e;
+}
+
+/// Adds what ranks must have chosen alike.
+void add_choice(std::vector<Statement>& statements, const ContextParallelExplanation& e) {
+  statements.push_back({"chosen scheme", std::string(to_string(e.scheme))});
+  statements.push_back({"groups", fmt::format("{}", e.groups)});
+  statements.push_back({"groups of a backward", fmt::format("{}", e.backward_groups)});
 }
 
 ContextParallelPlan plan_made_for(const Context::Impl& context, const AttentionProblem& problem,
@@ -91,9 +77,7 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
   RequestCheck found = broken_rules(request);
   Sharding made = found.empty() ? sharding_of(request, found) : Sharding{};
   std::vector<Statement> statements = statements_of(request);
-  statements.push_back({"chosen scheme", std::string(to_string(made.explanation.scheme))});
-  statements.push_back({"groups", fmt::format("{}", made.explanation.groups)});
-  statements.push_back({"groups of a backward", fmt::format("{}", made.explanation.backward_groups)});
+  add_choice(statements, made.explanation);
   require_same(communicator, statements, found.take());
   auto impl = std::make_shared<ContextParallelPlan::Impl>(communicator);
   make_together(communicator, [&] {
@@ -101,7 +85,7 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
     impl->shard = PlannedProblem(shard_problem(request.problem, made.explanation.tokens), options.plan);
     impl->gradients = options.gradients;
     impl->kept = request.gradients;
-    impl->device = gpu.ordinal;
+    impl->runs.device = gpu.ordinal;
     PlanMaker make;
     make.forward = [&](const AttentionProblem& p) { return plan(p, gpu.ordinal, options.plan); };
     if (options.gradients)
@@ -115,12 +99,13 @@ ContextParallelPlan Context::context_parallel_plan(const AttentionProblem& probl
     };
     make.append = load(Operation::append), make.merge = load(Operation::merge);
     make.sum = [&](const RowKernel& kernel) { return impl_->load_kernel(kernel.spec(gpu.arch), gpu).kernel; };
-    impl->engine = made.make_engine(impl->carrier, make);
-    impl->scratch = impl_->scratch_pool(gpu);
-    impl->explanation = explained(std::move(made.explanation), *impl->engine);
+    impl->runs.engine = made.make_engine(impl->runs.carrier, make);
+    impl->runs.scratch = impl_->scratch_pool(gpu);
+    impl->explanation = explained(std::move(made.explanation), *impl->runs.engine);
   });
   impl->explanation.transport = connect(*impl, communicator, impl_->parallel_windows);
-  impl->explanation.workspace_bytes = impl->workspace_bytes();
+  impl->explanation.peer_bytes = impl->runs.peer_bytes();
+  impl->explanation.workspace_bytes = impl->runs.workspace_bytes();
   const ContextParallelPlan made_plan(std::move(impl));
   impl_->parallel_plans.add(request.problem, communicator, made_plan);
   return made_plan;
@@ -154,14 +139,15 @@ void context_parallel_attention_backward(const AttentionProblem& problem, const 
 
 void ContextParallelPlan::run(const AttentionArgs& args, Stream stream) const try {
   Impl& impl = *impl_;
-  const ScopedContext current(impl.device);
-  const Operands operands = operands_of(impl.shard, args, impl.workspace_bytes());
+  RankRuns<ShardEngine>& runs = impl.runs;
+  const ScopedContext current(runs.device);
+  const Operands operands = operands_of(impl.shard, args, runs.workspace_bytes());
   Violations found = violations_of(impl.shard, args, operands);
   std::ranges::move(violations_of_run(impl.problem, impl.explanation.scheme, args),
                     std::back_inserter(found));
-  require_usable(std::move(found), operands, impl.device);
-  impl.carry(Pass::forward, args.workspace, stream,
-             [&](std::byte* workspace) { impl.engine->run(args, workspace, stream); });
+  require_usable(std::move(found), operands, runs.device);
+  runs.carry(Pass::forward, runs.memory(args.workspace, stream), stream,
+             [&](std::byte* workspace) { runs.engine->run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
@@ -170,20 +156,21 @@ void ContextParallelPlan::run_backward(const BackwardArgs& args, Stream stream) 
   Impl& impl = *impl_;
   if (!impl.gradients)
     throw InvalidRequest({{"gradients", "absent", "must be given to context_parallel_plan()"}});
-  const ScopedContext current(impl.device);
-  const BackwardOperands operands = backward_operands_of(impl.shard, args, impl.workspace_bytes());
+  RankRuns<ShardEngine>& runs = impl.runs;
+  const ScopedContext current(runs.device);
+  const BackwardOperands operands = backward_operands_of(impl.shard, args, runs.workspace_bytes());
   Violations found = violations_of(impl.shard, impl.kept, args, operands);
   std::ranges::move(violations_of_run(impl.problem, impl.explanation.scheme, args.forward),
                     std::back_inserter(found));
-  require_usable(std::move(found), operands, impl.device);
-  impl.carry(Pass::backward, args.workspace, stream,
-             [&](std::byte* workspace) { impl.engine->run_backward(args, workspace, stream); });
+  require_usable(std::move(found), operands, runs.device);
+  runs.carry(Pass::backward, runs.memory(args.workspace, stream), stream,
+             [&](std::byte* workspace) { runs.engine->run_backward(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
 
 std::size_t ContextParallelPlan::workspace_bytes() const {
-  return impl_->workspace_bytes();
+  return impl_->runs.workspace_bytes();
 }
 
 const AttentionProblem& ContextParallelPlan::problem() const {

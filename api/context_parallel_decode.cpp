@@ -1,8 +1,8 @@
 // Context::context_parallel_decode_plan().
 #include <api/boundary.h>
 #include <api/context.h>
-#include <api/parallel_memory.h>
 #include <api/problem_statements.h>
+#include <api/rank_runs.h>
 #include <fa2/context_parallel.h>
 #include <fmt/format.h>
 #include <operation/rules/check_sequences.h>
@@ -19,21 +19,10 @@ namespace fa2 {
 
 struct ContextParallelDecodePlan::Impl {
   PlannedProblem problem;  ///< of the rank's attention
-  int device = 0;
-  std::shared_ptr<const ScratchPool> scratch;
-  MessageCarrier carrier;
-  std::optional<DecodeEngine> engine;
+  ContextParallelDecodeExplanation explanation;
+  RankRuns<DecodeEngine> runs;
 
-  explicit Impl(Communicator& communicator) : carrier(communicator) {}
-  ~Impl() {
-    const ScopedContext current(device);
-    carrier.end_waits();
-    engine.reset();
-    carrier.disconnect();
-  }
-
-  /// Returns the bytes of workspace that callers may give.
-  std::size_t workspace_bytes() const { return carrier.window() ? 0 : engine->workspace_bytes(); }
+  explicit Impl(Communicator& communicator) : runs(communicator) {}
 };
 
 namespace {
@@ -61,18 +50,20 @@ AttentionProblem common_part(AttentionProblem p) {
 }
 
 /// Lets messages travel through peer memory, if ranks have it. On GPUs a kernel puts them there, because copy engines take longer to begin
-/// than a communicator.
-void connect(Context::Impl& context, ContextParallelDecodePlan::Impl& plan, Communicator& communicator,
-             const Device& gpu) {
-  if (communicator.size() > kMostPutRanks) return;
+/// than a communicator. Returns how messages travel, and why.
+std::string connect(Context::Impl& context, RankRuns<DecodeEngine>& runs, Communicator& communicator,
+                    const Device& gpu) {
+  if (communicator.size() > kMostPutRanks)
+    return fmt::format("the communicator, because it has more than {} ranks", kMostPutRanks);
   std::string why_not;
-  const auto window = context.parallel_windows.get(communicator, plan.engine->workspace_bytes(), why_not);
-  if (!window) return;
+  const auto window = context.parallel_windows.get(communicator, runs.engine->workspace_bytes(), why_not);
+  if (!window) return "the communicator: " + why_not;
   std::shared_ptr<const Kernel> put;
   make_together(communicator, [&] {
     if (!interpreting()) put = context.load_kernel_of(Operation::merge, put_kernel(), gpu, nullptr).kernel;
   });
-  plan.carrier.connect(window, {plan.engine->messages(window->data()), {}}, put);
+  runs.carrier.connect(window, {runs.engine->messages(window->data()), {}}, put);
+  return fmt::format("{}, into memory that ranks map", put ? "a kernel" : "copies");
 }
 
 }  // namespace
@@ -89,14 +80,17 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
   make_together(communicator, [&] {
     const AttentionProblem own = decode_problem(whole, communicator.rank());
     impl->problem = PlannedProblem(own, options);
-    impl->device = gpu.ordinal;
+    impl->runs.device = gpu.ordinal;
     const auto load = [&](const RowKernel& kernel) {
       return impl_->load_kernel_of(Operation::merge, kernel, gpu, nullptr).kernel;
     };
-    impl->engine.emplace(whole, impl->carrier, plan(own, gpu.ordinal, options), load, options.row_alignment);
-    impl->scratch = impl_->scratch_pool(gpu);
+    impl->runs.engine = std::make_unique<DecodeEngine>(
+        whole, impl->runs.carrier, plan(own, gpu.ordinal, options), load, options.row_alignment);
+    impl->runs.scratch = impl_->scratch_pool(gpu);
   });
-  connect(*impl_, *impl, communicator, gpu);
+  const std::string transport = connect(*impl_, impl->runs, communicator, gpu);
+  impl->explanation = {impl->runs.engine->plan().explain(), transport, impl->runs.peer_bytes(),
+                       impl->runs.workspace_bytes()};
   return ContextParallelDecodePlan(std::move(impl));
 } catch (...) {
   rethrow_as_error();
@@ -104,32 +98,31 @@ ContextParallelDecodePlan Context::context_parallel_decode_plan(const AttentionP
 
 void ContextParallelDecodePlan::run(const AttentionArgs& args, Stream stream) const try {
   Impl& impl = *impl_;
-  DecodeEngine& engine = *impl.engine;
-  const ScopedContext current(impl.device);
+  RankRuns<DecodeEngine>& runs = impl.runs;
+  DecodeEngine& engine = *runs.engine;
+  const ScopedContext current(runs.device);
   std::vector<Operand> used = engine.own_operands(args);
   Violations found = violations_of_operands(used);
-  const auto& window = impl.carrier.window();
-  RunMemory memory(*impl.scratch, impl.workspace_bytes(), window ? window->data() : args.workspace, stream);
+  RunMemory memory = runs.memory(args.workspace, stream);
   const AttentionArgs local = engine.local_args(args, memory.data());
   const Operands operands = operands_of(impl.problem, local);
   std::ranges::move(violations_of(impl.problem, local, operands), std::back_inserter(found));
   used.insert(used.end(), operands.begin(), operands.end());
-  require_usable(std::move(found), used, impl.device);
+  require_usable(std::move(found), used, runs.device);
   if (const Plan& own = engine.plan().impl(); own.checks_tables && !own.steps.empty())
-    require_sound_tables(own.problem, local, impl.device, stream);  // before other ranks wait for this one
-  memory.use([&](std::byte* workspace) {
-    impl.carrier.carry(Pass::forward, stream, [&] { engine.run(args, workspace, stream); });
-  });
+    require_sound_tables(own.problem, local, runs.device, stream);  // before other ranks wait for this one
+  runs.carry(Pass::forward, std::move(memory), stream,
+             [&](std::byte* workspace) { engine.run(args, workspace, stream); });
 } catch (...) {
   rethrow_as_error();
 }
 
 std::size_t ContextParallelDecodePlan::workspace_bytes() const {
-  return impl_->workspace_bytes();
+  return impl_->runs.workspace_bytes();
 }
 
-const Explanation& ContextParallelDecodePlan::explain() const {
-  return impl_->engine->plan().explain();
+const ContextParallelDecodeExplanation& ContextParallelDecodePlan::explain() const {
+  return impl_->explanation;
 }
 
 }  // namespace fa2

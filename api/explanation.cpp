@@ -139,6 +139,12 @@ std::string to_json(const ContextParallelExplanation& e) {
                {"backward", of(e.backward)}});
 }
 
+std::string to_json(const ContextParallelDecodeExplanation& e) {
+  return dump(joined(
+      json_of(e.attention),
+      {{"transport", e.transport}, {"peer_bytes", e.peer_bytes}, {"workspace_bytes", e.workspace_bytes}}));
+}
+
 std::string to_json(const TuneReport& report) {
   return dump(json_of(report));
 }

@@ -14,6 +14,7 @@ namespace fa2 {
 std::string to_json(const PlannedProblem& problem);
 std::string to_json(const Explanation& explanation);
 std::string to_json(const ContextParallelExplanation& explanation);
+std::string to_json(const ContextParallelDecodeExplanation& explanation);
 std::string to_json(const TuneReport& report);
 /// Returns a JSON array with one object per search.
 std::string to_json(const std::vector<TuneReport>& reports);

@@ -186,7 +186,7 @@ FA2_C_API fa2_status fa2_context_parallel_decode_plan_run(fa2_context_parallel_d
 FA2_C_API fa2_status
 fa2_context_parallel_decode_plan_workspace_bytes(const fa2_context_parallel_decode_plan* plan, size_t* bytes);
 
-/* Writes a JSON object to *json, like fa2_plan_explain(): the attention of the rank. */
+/* Writes a JSON object to *json, like fa2_plan_explain(): the attention of the rank, and how messages travel. */
 FA2_C_API fa2_status fa2_context_parallel_decode_plan_explain(const fa2_context_parallel_decode_plan* plan,
                                                               char** json);
 

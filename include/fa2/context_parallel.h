@@ -174,6 +174,14 @@ FA2_API void context_parallel_attention(const AttentionProblem& problem, const A
 FA2_API void context_parallel_attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                                  Communicator& communicator, Stream stream = nullptr);
 
+/// What a plan of decoding does on its rank.
+struct ContextParallelDecodeExplanation {
+  Explanation attention;            ///< of the rank's own keys
+  std::string transport;            ///< how messages travel, and why
+  std::size_t peer_bytes = 0;       ///< as in ContextParallelExplanation
+  std::size_t workspace_bytes = 0;  ///< 0 with peer_bytes
+};
+
 /// Attention of few queries over sharded keys: each rank has some keys of every sequence, as in a cache that exceeds one GPU's memory.
 /// Ranks exchange queries and parts of outputs, but no keys (Helix, arXiv 2507.07120).
 ///
@@ -192,7 +200,7 @@ class FA2_API ContextParallelDecodePlan {
   /// As ContextParallelPlan::workspace_bytes().
   std::size_t workspace_bytes() const;
 
-  const Explanation& explain() const;  ///< of the rank's attention
+  const ContextParallelDecodeExplanation& explain() const;
 
   struct Impl;
   explicit ContextParallelDecodePlan(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -60,9 +60,15 @@ Tensor tensor_of(const FloatTensor& floats, const Tensor& like) {
   return {like.batch, like.heads, like.rows, like.dim, floats.rows(rows)};
 }
 
+constexpr const char* kCopies = "copies, into memory that ranks map";
+constexpr const char* kRefused =
+    "the communicator: that of rank 0 allows no peer memory, or FA2_PEER_MEMORY is 0 there";
+constexpr const char* kThreads = "the communicator: ranks 0 and 1 are threads of one process";
+
 /// Runs a rank, and returns its O and LSE.
 std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& own, const DecodeCase& of,
-                                               const GuardedCall& whole) {
+                                               const GuardedCall& whole,
+                                               ContextParallelDecodeExplanation* explanation = nullptr) {
   const auto rank = static_cast<std::size_t>(own.rank());
   const std::int64_t heads = of.problem.heads_q / own.size(), first_head = own.rank() * heads;
   std::int64_t begin = 0;
@@ -87,6 +93,7 @@ std::pair<Tensor, std::vector<float>> run_rank(Context& context, Communicator& o
   workspace.fill(0xff);
   if (own.rank() % 2 == 0) args.workspace = workspace.data();
   plan.run(args);
+  if (explanation != nullptr) *explanation = plan.explain();
   return {p.float32_out ? tensor_of(floats, out.read()) : out.read(), downloaded<float>(lse)};
 }
 
@@ -115,6 +122,37 @@ TEST_CASE(
       for (std::size_t i = 0; i < sums.size(); ++i)
         CHECK(sums[i] == doctest::Approx(expected[i]).epsilon(1e-5));
     });
+  }
+}
+
+TEST_CASE("context parallel decoding: through peer memory, the bits of messages") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const bool is_mapped =
+      device_under_test() == kInterpreterDevice;  // ranks that are threads map no memory of a GPU
+  Context context(untuned());
+  for (const DecodeCase& of : cases()) {
+    INFO(of.name);
+    const GuardedCall whole(of.problem);
+    const int ranks = static_cast<int>(of.keys_of_rank.size());
+    std::vector<std::vector<float>> expected(of.keys_of_rank.size());
+    for (const bool peer_memory : {false, true}) {
+      ThreadGroupOptions threads = rank_threads(false, 2);
+      threads.peer_memory = peer_memory;
+      ThreadGroup(ranks, threads).run([&](Communicator& own) {
+        const ScopedContext on_rank(device_under_test());
+        std::vector<float>& values = expected[static_cast<std::size_t>(own.rank())];
+        ContextParallelDecodeExplanation e;
+        const std::vector<float> found = run_rank(context, own, of, whole, &e).first.values;
+        if (!peer_memory)
+          values = found;
+        else
+          CHECK(found == values);
+        CHECK((e.peer_bytes > 0) == (peer_memory && is_mapped));
+        CHECK((e.workspace_bytes == 0) == (peer_memory && is_mapped));
+        CHECK(e.transport == (!peer_memory ? kRefused : is_mapped ? kCopies : kThreads));
+      });
+    }
   }
 }
 
