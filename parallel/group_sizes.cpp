@@ -13,8 +13,8 @@ constexpr int kMostGroups = 8;
 /// So many bytes arrive over NVLink in the time that a group costs on two H200s, which have most of it in their last waves (docs/kernel-notes.md).
 /// With n groups bytes / n are exposed, and the cost of n groups is least if n^2 groups cost as much as all bytes.
 constexpr double kBytesOfGroup = 16e6;
-/// A quarter first costs less than a group: where its blocks have two tiles each, a long one and a short one, none waits for another.
-constexpr std::int64_t kBytesOfQuarter = 8'000'000;
+/// A quarter first costs less than half. It pays from so many bytes on: with fewer, the rest may not arrive in the quarter's time.
+constexpr std::int64_t kBytesOfQuarter = 30'000'000;
 constexpr double kTilesPerSmOfQuarter = 1.5;
 
 double tiles_per_sm(const AttentionProblem& p, std::int64_t queries, int sm_count) {

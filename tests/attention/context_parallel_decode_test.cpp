@@ -135,6 +135,7 @@ TEST_CASE("context parallel decoding: through peer memory, the bits of messages"
     INFO(of.name);
     const GuardedCall whole(of.problem);
     const int ranks = static_cast<int>(of.keys_of_rank.size());
+    if (ranks == 1) continue;  // nothing travels
     std::vector<std::vector<float>> expected(of.keys_of_rank.size());
     for (const bool peer_memory : {false, true}) {
       ThreadGroupOptions threads = rank_threads(false, 2);

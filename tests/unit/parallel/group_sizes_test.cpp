@@ -39,9 +39,9 @@ TEST_CASE(
     "group count of a forward: two where a quarter is worth its last wave, else as many as a backward's") {
   const AttentionProblem p = problem_of(1, 8);
   const std::int64_t quarter = 128 * 6 * kSms / 32;  // a quarter has 1.5 tiles per SM
-  CHECK(forward_group_count(p, quarter, 8 * kMegabyte, kSms) == 2);
-  CHECK(forward_group_count(p, quarter - 128, 8 * kMegabyte, kSms) == 1);
-  CHECK(forward_group_count(p, quarter, 7 * kMegabyte, kSms) == 1);
+  CHECK(forward_group_count(p, quarter, 30 * kMegabyte, kSms) == 2);
+  CHECK(forward_group_count(p, quarter - 128, 30 * kMegabyte, kSms) == 1);
+  CHECK(forward_group_count(p, quarter, 29 * kMegabyte, kSms) == 1);
   CHECK(forward_group_count(p, 1 << 20, 268 * kMegabyte, kSms) == 4);
   CHECK(forward_group_count(problem_of(1, 1), 1 << 20, 67 * kMegabyte, kSms) == 1);
   CHECK(forward_group_count(problem_of(4, 1), 1 << 20, 67 * kMegabyte, kSms) == 2);
