@@ -20,7 +20,7 @@ BUGS = {
     "gather_engine.cpp": [
         ("prepare", "own keys of the first group alone", "engine_.copy_own(groups()[group],", "if (group < 1) engine_.copy_own(groups()[group],",
          "context parallel: batches"),
-        ("layout", "slots of the backward's groups for a forward", "either = widened(backward, forward_)", "either = backward", "context parallel: two groups"),
+        ("layout", "slots of the backward's groups for a forward", "either = widened(backward, forward_)", "either = backward", "context parallel: outputs"),
         ("forward_args", "float32 O of a group where one of 16 bits would begin", "group.problem.float32_out ? kFloatBytes : kElementBytes",
          "kElementBytes", "context parallel: outputs in float32"),
         ("forward_args", "LSE of the first group for all", "at_or_null(args.lse, row * of_.shard.seqlen_q)", "args.lse",
