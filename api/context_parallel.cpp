@@ -32,8 +32,6 @@ namespace {
 std::string connect(ContextParallelPlan::Impl& plan, Communicator& communicator, ParallelWindows& windows) {
   ShardEngine& engine = *plan.runs.engine;
   if (plan.explanation.scheme == ContextParallelScheme::local) return {};
-  if (!engine.exchanges_workspaces())
-    return "the communicator, because some messages end in the caller's tensors";
   std::string why_not;
   const auto window = windows.get(communicator, engine.workspace_bytes(), why_not);
   if (!window) return "the communicator: " + why_not;

@@ -1,6 +1,5 @@
 // Plans and memory of attention by heads.
 #include <operation/operands/workspace.h>
-#include <parallel/element_sizes.h>
 #include <parallel/head_engine.h>
 
 #include <algorithm>
@@ -103,10 +102,11 @@ HeadEngine::Layout HeadEngine::layout() const {
     return own * g.all_heads * m.out.elements() * kElementBytes;
   });
   take(made.arrays, [&](const Messages& m, const Group& g) {
-    return m.arrays * all * g.heads.size() * of_.queries_per_kv() * kFloatBytes;
+    return static_cast<std::int64_t>(m.arrays) * all * g.heads.size() * of_.queries_per_kv() * kFloatBytes;
   });
-  const auto own_bytes = static_cast<std::size_t>(own_array_elements() * kFloatBytes);
-  made.own_array = std::exchange(made.bytes, made.bytes + whole_part(own_bytes));
+  const std::size_t arrays = backward() == nullptr ? forward_.arrays : backward_.arrays;
+  for (std::size_t array = 0; array < arrays; ++array)
+    made.own_arrays[array] = std::exchange(made.bytes, made.bytes + whole_part(own_array_bytes()));
   return made;
 }
 

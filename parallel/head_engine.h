@@ -3,6 +3,7 @@
 
 #include <fa2/communicator.h>
 #include <parallel/device_tables.h>
+#include <parallel/element_sizes.h>
 #include <parallel/head_plan.h>
 #include <parallel/shard_engine.h>
 #include <parallel/stages.h>
@@ -42,8 +43,7 @@ class HeadEngine final : public ShardEngine {
   HeadEngine(HeadWork work, MessageCarrier& carrier, const PlanMaker& make);
 
   std::size_t workspace_bytes() const override { return layout_.bytes; }
-  bool exchanges_workspaces() const override { return false; }  // LSE ends in the caller's memory
-  MessageLists messages(Pass, std::byte*) override { return {}; }
+  MessageLists messages(Pass pass, std::byte* workspace) override;
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;
   const AttentionPlan* forward() const override { return &*groups_.front().forward; }
@@ -60,12 +60,13 @@ class HeadEngine final : public ShardEngine {
   /// What a forward or a backward exchanges.
   struct Messages {
     HeadRow in, out;
-    std::int64_t arrays = 1;  ///< float32 (entries, heads_q, tokens): LSE, and its gradient
+    std::size_t arrays = 1;  ///< float32 (entries, heads_q, tokens): LSE, and its gradient
   };
-  /// Memory in the workspace. own_array: where it begins; bytes.
+  /// Memory in the workspace. own_arrays: where those of own tokens begin; bytes.
   struct Layout {
     SlotOffsets sent{}, gathered{}, results{}, returned{}, arrays{};
-    std::size_t own_array = 0, bytes = 0;
+    std::array<std::size_t, 2> own_arrays{};
+    std::size_t bytes = 0;
   };
   class Run;
 
@@ -73,7 +74,10 @@ class HeadEngine final : public ShardEngine {
   void add_copies(const HeadRow& row, const PlanMaker& make);
   void add_group(const std::vector<Slice>& shares, const PlanMaker& make);
   Layout layout() const;
-  std::int64_t own_array_elements() const { return of_.entries() * of_.problem.heads_q * own_tokens_; }
+  /// Returns the bytes of an array of own tokens.
+  std::size_t own_array_bytes() const {
+    return static_cast<std::size_t>(of_.entries() * of_.problem.heads_q * own_tokens_ * kFloatBytes);
+  }
 
   HeadWork of_;
   MessageCarrier& carrier_;

@@ -2,6 +2,7 @@
 #include <parallel/head_engine.h>
 #include <parallel/tensor_places.h>
 #include <runtime/fill.h>
+#include <runtime/stream_event.h>
 
 namespace fa2 {
 
@@ -16,34 +17,40 @@ struct OwnTensor {
 /// One forward or backward: the Engine of run_stages().
 class HeadEngine::Run {
  public:
-  Run(HeadEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
+  Run(HeadEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, Pass pass)
       : engine_(engine),
         of_(engine.of_),
         args_(args),
-        messages_(is_backward ? engine.backward_ : engine.forward_),
+        messages_(pass == Pass::backward ? engine.backward_ : engine.forward_),
         workspace_(workspace),
         stream_(stream),
-        is_backward_(is_backward) {
+        is_backward_(pass == Pass::backward) {
     const AttentionArgs& f = args.forward;
     in_ = {{f.q, f.q_strides}, {f.k, f.k_strides}, {f.v, f.v_strides}};
-    arrays_ = {f.lse != nullptr ? f.lse : own_array()};
-    if (!is_backward) {
+    if (!is_backward_) {
       out_ = {{f.out, f.out_strides}};
       return;
     }
     in_.insert(in_.end(), {{f.out, f.out_strides}, {args.d_out, args.d_out_strides}});
     if (of_.gradients.dq) out_.push_back({args.dq, args.dq_strides});
     if (of_.gradients.dk) out_.insert(out_.end(), {{args.dk, args.dk_strides}, {args.dv, args.dv_strides}});
-    arrays_.push_back(args.d_lse != nullptr ? const_cast<float*>(args.d_lse) : own_array());
   }
 
-  /// What kernels of no group write.
+  /// What no group does: arrays that are sent, and gradients of sinks where no head of the rank writes.
   void start() const {
     if (!is_backward_) return;
-    const auto array_bytes = static_cast<std::size_t>(engine_.own_array_elements() * kFloatBytes);
-    if (args_.d_lse == nullptr) fill_zeros(own_array(), array_bytes, stream_);
+    copy_on_stream(own_array(0), args_.forward.lse, engine_.own_array_bytes(), stream_);
+    if (args_.d_lse != nullptr)
+      copy_on_stream(own_array(1), args_.d_lse, engine_.own_array_bytes(), stream_);
+    else
+      fill_zeros(own_array(1), engine_.own_array_bytes(), stream_);
     if (args_.d_sinks != nullptr)
       fill_zeros(args_.d_sinks, static_cast<std::size_t>(of_.problem.heads_q * kFloatBytes), stream_);
+  }
+  /// What no group does: the array that has arrived.
+  void finish() const {
+    if (!is_backward_ && args_.forward.lse != nullptr)
+      copy_on_stream(args_.forward.lse, own_array(0), engine_.own_array_bytes(), stream_);
   }
 
   void prepare(int group, Stream stream) const {
@@ -72,6 +79,12 @@ class HeadEngine::Run {
       group.forward->run(forward_args(number), stream_);
   }
 
+  void run() const {
+    start();
+    run_stages(engine_.stages_, engine_.carrier_, engine_.streams_, stream_, *this);
+    finish();
+  }
+
   const std::vector<Transfer>& transfers_of(const Stage& stage) const {
     engine_.transfers_.clear();
     const Layout& at = engine_.layout_;
@@ -88,7 +101,9 @@ class HeadEngine::Run {
 
  private:
   std::byte* slot(const SlotOffsets& slots, int group) const { return workspace_ + slots[group % kSlots]; }
-  float* own_array() const { return reinterpret_cast<float*>(workspace_ + engine_.layout_.own_array); }
+  float* own_array(std::size_t number) const {
+    return reinterpret_cast<float*>(workspace_ + engine_.layout_.own_arrays[number]);
+  }
   const float* zero() const { return reinterpret_cast<const float*>(engine_.tables_.at(engine_.zero_)); }
 
   /// Returns the array of all tokens of the group's own heads.
@@ -137,13 +152,13 @@ class HeadEngine::Run {
       return RowMemory{reinterpret_cast<std::byte*>(data + first_head * rows), heads.size() * queries,
                        rows * kFloatBytes, kFloatBytes};
     };
-    for (std::size_t array = 0; array < arrays_.size(); ++array) {
+    for (std::size_t array = 0; array < messages_.arrays; ++array) {
       for (std::int64_t entry = 0; entry < of_.entries(); ++entry) {
         HeadExchange exchange{{},
                               memory(whole_array(number, array), entry * group.heads.size() * queries,
                                      group.heads, of_.tokens())};
         for (const Slice& share : group.shares)
-          exchange.blocks.push_back(memory(arrays_[array],
+          exchange.blocks.push_back(memory(own_array(array),
                                            entry * of_.problem.heads_q + share.begin * queries, share,
                                            engine_.own_tokens_));
         add_transfers(engine_.transfers_, exchange, direction, of_.held, engine_.carrier_.rank());
@@ -201,18 +216,20 @@ class HeadEngine::Run {
   Stream stream_;
   bool is_backward_;
   std::vector<OwnTensor> in_, out_;  ///< in the order of their rows
-  std::vector<float*> arrays_;       ///< of own tokens
 };
 
+MessageLists HeadEngine::messages(Pass pass, std::byte* workspace) {
+  if (pass == Pass::backward && backward() == nullptr) return {};
+  const BackwardArgs none;
+  return messages_of(stages_, Run(*this, none, workspace, nullptr, pass));
+}
+
 void HeadEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
-  const BackwardArgs forward = backward_args(args);
-  run_stages(stages_, carrier_, streams_, stream, Run(*this, forward, workspace, stream, false));
+  Run(*this, backward_args(args), workspace, stream, Pass::forward).run();
 }
 
 void HeadEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  const Run run(*this, args, workspace, stream, true);
-  run.start();
-  run_stages(stages_, carrier_, streams_, stream, run);
+  Run(*this, args, workspace, stream, Pass::backward).run();
 }
 
 }  // namespace fa2

@@ -4,7 +4,6 @@
 #include <parallel/agreement.h>
 #include <parallel/message_carrier.h>
 #include <planning/put_messages.h>
-#include <runtime/stream_event.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +13,9 @@
 
 namespace fa2 {
 namespace {
+
+/// Copies of several rows have at most so many bytes from row to row (CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs).
+constexpr std::int64_t kMostPitch = INT32_MAX;
 
 /// Where a message goes in its receiver's window.
 struct Place {
@@ -72,7 +74,7 @@ void MessageCarrier::connect(std::shared_ptr<PeerWindow> window, const std::arra
                              const std::shared_ptr<const Kernel>& put) {
   window_ = std::move(window);
   for (std::size_t pass = 0; pass < passes.size(); ++pass) {
-    passes_[pass] = prepared(passes[pass]);
+    passes_[pass] = prepared(passes[pass], !put);
     if (!put) continue;
     for (Prepared& exchange : passes_[pass])
       exchange.put = std::make_shared<const Plan>(plan_put(put_params(exchange), put));
@@ -90,14 +92,16 @@ PutParams MessageCarrier::put_params(const Prepared& exchange) const {
     peer.sends = std::ranges::find(exchange.from, rank_of_peer) != exchange.from.end();
     const auto delivery = std::ranges::find(exchange.deliveries, rank_of_peer, &Delivery::to);
     if (delivery == exchange.deliveries.end()) continue;
-    for (const Copy& copy : delivery->copies)
+    for (const CopiedRows& copy : delivery->copies)
       params.messages[messages++] = {copy.from, copy.to, static_cast<long long>(copy.bytes)};
     peer.messages = static_cast<int>(delivery->copies.size());
   }
   return params;
 }
 
-std::vector<MessageCarrier::Prepared> MessageCarrier::prepared(const MessageLists& exchanges) const {
+/// `by_rows`: whether copies may have several rows.
+std::vector<MessageCarrier::Prepared> MessageCarrier::prepared(const MessageLists& exchanges,
+                                                               bool by_rows) const {
   std::vector<Places> of_ranks;
   for (const std::string& text : gather_texts(communicator_, places_of(exchanges, window_->data())))
     of_ranks.emplace_back(text, rank());
@@ -117,22 +121,30 @@ std::vector<MessageCarrier::Prepared> MessageCarrier::prepared(const MessageList
       if (transfer.bytes == 0) continue;
       auto delivery = std::ranges::find(exchange.deliveries, peer, &Delivery::to);
       if (delivery == exchange.deliveries.end()) delivery = exchange.deliveries.insert(delivery, {peer, {}});
-      add(delivery->copies, {to, static_cast<const std::byte*>(transfer.data), transfer.bytes});
+      const CopiedRows copy{to, static_cast<const std::byte*>(transfer.data), transfer.bytes};
+      std::vector<CopiedRows>& copies = delivery->copies;
+      if (copies.empty() || !extend(copies.back(), copy, by_rows)) copies.push_back(copy);
     }
   }
   return made;
 }
 
-/// A copy that goes on where the last one ended is part of it.
-void MessageCarrier::add(std::vector<Copy>& copies, const Copy& copy) {
-  if (!copies.empty()) {
-    Copy& last = copies.back();
-    if (last.to + last.bytes == copy.to && last.from + last.bytes == copy.from) {
-      last.bytes += copy.bytes;
-      return;
-    }
+/// Makes `next` part of `last` if it goes on where that ended, or is its next row. Returns whether it did.
+bool MessageCarrier::extend(CopiedRows& last, const CopiedRows& next, bool by_rows) {
+  if (last.rows == 1 && last.to + last.bytes == next.to && last.from + last.bytes == next.from) {
+    last.bytes += next.bytes;
+    return true;
   }
-  copies.push_back(copy);
+  if (!by_rows || next.bytes != last.bytes) return false;
+  const std::int64_t to = next.to - last.to, from = next.from - last.from;
+  if (last.rows == 1) {
+    const auto bytes = static_cast<std::int64_t>(last.bytes);
+    if (std::min(to, from) < bytes || std::max(to, from) > kMostPitch) return false;
+    last.to_pitch = to, last.from_pitch = from;
+  }
+  if (to != last.rows * last.to_pitch || from != last.rows * last.from_pitch) return false;
+  ++last.rows;
+  return true;
 }
 
 void MessageCarrier::begin(Pass pass, Stream stream) {
@@ -147,7 +159,7 @@ void MessageCarrier::copy_next(Stream stream) {
   for (const int peer : exchange.from) window_->allow(peer, stream);
   for (const Delivery& delivery : exchange.deliveries) {
     if (delivery.to != rank()) window_->await_allowed(delivery.to, stream);
-    for (const Copy& copy : delivery.copies) copy_on_stream(copy.to, copy.from, copy.bytes, stream);
+    for (const CopiedRows& copy : delivery.copies) copy_on_stream(copy, stream);
     if (delivery.to != rank()) window_->deliver(delivery.to, stream);
   }
   for (const int peer : exchange.from) window_->await_delivered(peer, stream);

@@ -5,6 +5,7 @@
 #include <parallel/peer_window.h>
 #include <planning/plan.h>
 #include <runtime/kernel.h>
+#include <runtime/stream_event.h>
 
 #include <array>
 #include <cstddef>
@@ -70,14 +71,9 @@ class MessageCarrier {
   }
 
  private:
-  struct Copy {
-    std::byte* to;
-    const std::byte* from;
-    std::size_t bytes;
-  };
   struct Delivery {
     int to;
-    std::vector<Copy> copies;
+    std::vector<CopiedRows> copies;
   };
   /// An exchange through the window.
   struct Prepared {
@@ -86,10 +82,10 @@ class MessageCarrier {
     std::shared_ptr<const Plan> put = nullptr;  ///< null: copy engines
   };
 
-  static void add(std::vector<Copy>& copies, const Copy& copy);
+  static bool extend(CopiedRows& last, const CopiedRows& next, bool by_rows);
   void begin(Pass pass, Stream stream);
   void copy_next(Stream stream);
-  std::vector<Prepared> prepared(const MessageLists& exchanges) const;
+  std::vector<Prepared> prepared(const MessageLists& exchanges, bool by_rows) const;
   PutParams put_params(const Prepared& exchange) const;
 
   Communicator& communicator_;

@@ -28,9 +28,7 @@ class ShardEngine {
   /// Returns the bytes that runs need: a multiple of kWorkspaceAlignment.
   virtual std::size_t workspace_bytes() const = 0;
 
-  /// Returns whether messages begin and end in the workspace.
-  virtual bool exchanges_workspaces() const = 0;
-  /// Returns the messages of a pass whose workspace is at `workspace`, if exchanges_workspaces().
+  /// Returns the messages of a pass whose workspace is at `workspace`. They begin and end there.
   virtual MessageLists messages(Pass pass, std::byte* workspace) = 0;
 
   /// Enqueue a run. The arguments must be valid for the rank's tensors. Later work on `stream` follows kernels and exchanges.

@@ -38,7 +38,6 @@ class StagedEngine final : public ShardEngine {
   StagedEngine(StagedWork work, MessageCarrier& carrier, const PlanMaker& make);
 
   std::size_t workspace_bytes() const override { return layout_.bytes; }
-  bool exchanges_workspaces() const override { return true; }
   MessageLists messages(Pass pass, std::byte* workspace) override;
   void run(const AttentionArgs& args, std::byte* workspace, Stream stream) override;
   void run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) override;

@@ -11,13 +11,13 @@ namespace fa2 {
 /// One forward or backward: the Engine of run_stages().
 class StagedEngine::Run {
  public:
-  Run(StagedEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, bool is_backward)
+  Run(StagedEngine& engine, const BackwardArgs& args, std::byte* workspace, Stream stream, Pass pass)
       : engine_(engine),
         at_(engine.layout_),
         args_(args),
         workspace_(workspace),
         stream_(stream),
-        is_backward_(is_backward) {}
+        pass_(pass) {}
 
   void prepare(int number, Stream stream) const {
     if (number == 0)
@@ -54,11 +54,11 @@ class StagedEngine::Run {
 
   void compute(int number) const {
     const StagePlans& plans = engine_.plans_[number];
-    if (!is_backward_ && plans.forward) {
+    if (pass_ == Pass::forward && plans.forward) {
       plans.forward->run(forward_args(number), stream_);
       merge(plans);
     }
-    if (is_backward_ && plans.backward) {
+    if (pass_ == Pass::backward && plans.backward) {
       plans.backward->run(backward_args_of(number), stream_);
       add_queries(plans);
     }
@@ -178,23 +178,24 @@ class StagedEngine::Run {
   const BackwardArgs& args_;
   std::byte* workspace_;
   Stream stream_;
-  bool is_backward_;
+  Pass pass_;
 };
 
 MessageLists StagedEngine::messages(Pass pass, std::byte* workspace) {
-  const bool is_backward = pass == Pass::backward;
   const BackwardArgs none;
-  return messages_of(is_backward ? backward_stages_ : forward_stages_,
-                     Run(*this, none, workspace, nullptr, is_backward));
+  return messages_of(pass == Pass::backward ? backward_stages_ : forward_stages_,
+                     Run(*this, none, workspace, nullptr, pass));
 }
 
 void StagedEngine::run(const AttentionArgs& args, std::byte* workspace, Stream stream) {
   const BackwardArgs forward = backward_args(args);
-  run_stages(forward_stages_, carrier_, streams_, stream, Run(*this, forward, workspace, stream, false));
+  run_stages(forward_stages_, carrier_, streams_, stream,
+             Run(*this, forward, workspace, stream, Pass::forward));
 }
 
 void StagedEngine::run_backward(const BackwardArgs& args, std::byte* workspace, Stream stream) {
-  run_stages(backward_stages_, carrier_, streams_, stream, Run(*this, args, workspace, stream, true));
+  run_stages(backward_stages_, carrier_, streams_, stream,
+             Run(*this, args, workspace, stream, Pass::backward));
 }
 
 }  // namespace fa2

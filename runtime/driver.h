@@ -34,6 +34,7 @@
   X(mem_free_async, cuMemFreeAsync, 11020)                                         \
   X(memcpy_dtoh, cuMemcpyDtoH, 3020)                                               \
   X(memcpy_async, cuMemcpyAsync, 4000)                                             \
+  X(memcpy_2d_async, cuMemcpy2DAsync, 3020)                                        \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                        \
   X(memset_d32_async, cuMemsetD32Async, 3020)                                      \
   X(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange, 5050)              \

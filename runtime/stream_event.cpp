@@ -47,4 +47,21 @@ void copy_on_stream(void* to, const void* from, std::size_t bytes, Stream stream
         "cuMemcpyAsync");
 }
 
+void copy_on_stream(const CopiedRows& copy, Stream stream) {
+  if (copy.rows == 1 || copy.bytes == 0) return copy_on_stream(copy.to, copy.from, copy.bytes, stream);
+  if (interpreting()) {
+    for (std::int64_t row = 0; row < copy.rows; ++row)
+      std::memmove(copy.to + row * copy.to_pitch, copy.from + row * copy.from_pitch, copy.bytes);
+    return;
+  }
+  CUDA_MEMCPY2D of{};
+  of.srcMemoryType = of.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  of.srcDevice = reinterpret_cast<CUdeviceptr>(copy.from),
+  of.srcPitch = static_cast<std::size_t>(copy.from_pitch);
+  of.dstDevice = reinterpret_cast<CUdeviceptr>(copy.to),
+  of.dstPitch = static_cast<std::size_t>(copy.to_pitch);
+  of.WidthInBytes = copy.bytes, of.Height = static_cast<std::size_t>(copy.rows);
+  check(driver().memcpy_2d_async(&of, stream), "cuMemcpy2DAsync");
+}
+
 }  // namespace fa2

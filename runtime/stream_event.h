@@ -4,6 +4,7 @@
 #include <fa2/types.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace fa2 {
 
@@ -30,5 +31,17 @@ class StreamEvent {
 
 /// Copies memory of the current device after the work on `stream`.
 void copy_on_stream(void* to, const void* from, std::size_t bytes, Stream stream);
+
+/// Rows of equal size that are copied. They do not overlap.
+struct CopiedRows {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;  ///< of a row
+  std::int64_t rows = 1;
+  std::int64_t to_pitch = 0, from_pitch = 0;  ///< bytes from row to row; read if there are several
+};
+
+/// As above.
+void copy_on_stream(const CopiedRows& copy, Stream stream);
 
 }  // namespace fa2

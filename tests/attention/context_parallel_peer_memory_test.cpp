@@ -63,19 +63,10 @@ TEST_CASE("context parallel through peer memory: the bits of messages") {
                   {ranks, groups, false, ++seed, guarded_bshd, scheme});
     }
   expect_bits(sharded_cases(40, 5)[0], {2, 5, false, ++seed, guarded_bshd, Scheme::gather_heads});
-}
-
-TEST_CASE("context parallel through peer memory: what ends in the caller's tensors travels as messages") {
-  if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = sharded_cases(40, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const Outcome outcome = run_ranks(context, of, whole, ShardLayout::zigzag(40, 2),
-                                    {2, 1, false, 1, guarded_bshd, Scheme::all_to_all, true}, false);
-  for (const ContextParallelExplanation& e : outcome.explanations) {
-    CHECK(e.transport == "the communicator, because some messages end in the caller's tensors");
-    CHECK(e.peer_bytes == 0);
+  for (const int ranks : {2, 3}) {
+    ShardedCase of = sharded_cases(50, 2)[0];
+    of.problem.heads_kv = 5, of.problem.heads_q = 10;
+    expect_bits(of, {ranks, 3 - ranks / 2, true, ++seed, guarded_bhsd, Scheme::all_to_all});
   }
 }
 

@@ -22,6 +22,8 @@ using namespace fa2::test;
 
 namespace {
 
+using reference::Tensor;
+
 constexpr const char* kPipes = "TEST_PEER_PIPES";  ///< "READ WRITE": the pipes of rank 1
 
 /// One of two processes, which tell each other host memory through pipes.
@@ -115,24 +117,28 @@ void expect_rank(Communicator& own) {
   GuardedBackward whole = whole_call(of);
   whole.forward.upload();
   run_and_expect_contract(context, whole.forward);
+  const Tensor out = whole.forward.out(), lse{out.batch, out.heads, out.rows, 1, whole.forward.lse()};
   const ShardLayout layout = ShardLayout::zigzag(of.tokens(), 2);
   const Gradients gradients{.determinism = Determinism::bitwise};
   for (const ContextParallelScheme scheme :
-       {ContextParallelScheme::gather_heads, ContextParallelScheme::staged}) {
-    const bool by_groups = scheme == ContextParallelScheme::gather_heads;
+       {ContextParallelScheme::gather_heads, ContextParallelScheme::staged,
+        ContextParallelScheme::all_to_all}) {
+    const int groups = scheme == ContextParallelScheme::gather_heads ? 2 : 0;
     const ContextParallelPlan plan = context.context_parallel_plan(
-        of.problem, layout, own, {.scheme = scheme, .groups = by_groups ? 2 : 0, .gradients = gradients});
+        of.problem, layout, own, {.scheme = scheme, .groups = groups, .gradients = gradients});
     CHECK(plan.explain().transport == "copy engines, into memory that ranks map");
     const ShardCall call(whole, layout.ranks[rank], guarded_bshd);
-    reference::Tensor dk;
+    Tensor dk;
     for (int run = 0; run < 20; ++run) {
       plan.run(call.forward());
       plan.run_backward(call.backward(gradients));
       if (run == 0) dk = call.dk();
       CHECK(call.dk().values == dk.values);
     }
-    const reference::Tensor expected = rows_of(whole.forward.out(), layout.ranks[rank]);
+    const Tensor expected = rows_of(out, layout.ranks[rank]);
     CHECK(reference::errors_of(call.out(), expected).largest <= 0.02);
+    const Tensor sums = rows_of(lse, layout.ranks[rank]);
+    CHECK(reference::errors_of({sums.batch, sums.heads, sums.rows, 1, call.lse()}, sums).largest <= 1e-4);
   }
   const auto meet = [&] {
     std::array<char, 2> all{};

@@ -10,11 +10,14 @@ BUGS = {
     "message_carrier.cpp": [
         ("places_of", "messages to the beginning of a window", "static_cast<std::byte*>(transfer.data) - window", "window - window",
          "context parallel through peer memory: the bits"),
-        ("add", "a copy that follows another only in its source is part of it", "last.to + last.bytes == copy.to &&", "",
+        ("extend", "a copy that follows another only in its source is part of it", "last.to + last.bytes == next.to &&", "",
+         "context parallel through peer memory: the bits"),
+        ("extend", "rows as far apart at the receiver as at the sender", "last.to_pitch = to", "last.to_pitch = from", "context parallel through peer memory: the bits"),
+        ("extend", "rows at any distance from the last one", "to != last.rows * last.to_pitch ||", "",
          "context parallel through peer memory: the bits"),
         ("copy_next", "the first copy of a delivery alone",
-         "for (const Copy& copy : delivery.copies) copy_on_stream(copy.to, copy.from, copy.bytes, stream);",
-         "const Copy& copy = delivery.copies[0]; copy_on_stream(copy.to, copy.from, copy.bytes, stream);",
+         "for (const CopiedRows& copy : delivery.copies) copy_on_stream(copy, stream);",
+         "copy_on_stream(delivery.copies[0], stream);",
          "context parallel through peer memory: the bits"),
     ],
     "gather_engine.cpp": [
@@ -63,6 +66,8 @@ BUGS = {
     ],
     "head_run.cpp": [
         ("forward_args", "sinks of the first heads for all", "at_or_null(a.sinks, first)", "a.sinks", "context parallel by heads: outputs"),
+        ("finish", "LSE stays in the workspace", "copy_on_stream(args_.forward.lse, own_array(0), engine_.own_array_bytes(), stream_);", ";",
+         "context parallel by heads: outputs"),
         ("add_arrays", "LSE of the first heads for all ranks", "+ share.begin * queries", "", "context parallel by heads: outputs"),
         ("add_arrays", "LSE of the first entry for all", "entry * group.heads.size() * queries", "0", "context parallel by heads: batches"),
         ("start", "no zeros where no head of the rank writes",
