@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds with clang and runs the unit tests under sanitizers, in parts side by side. Prints the logs of parts that fail. Under ASan runs
-# the tests of half the rooms, which the commit's hash chooses, and under TSan those of the rooms that have threads; with `all` those of
+# the tests of a quarter of the rooms, which the commit's hash chooses, and under TSan those of the rooms that have threads; with `all` those of
 # every room, under TSan but the tools.
 # Usage: sanitize.sh address,undefined|thread [all]
 set -euo pipefail
@@ -21,9 +21,9 @@ export -f run_part
 build=build-${sanitizers%%,*} instrumented=$sanitizers
 [ "$sanitizers" = thread ] || instrumented+=,fuzzer-no-link  # scripts/fuzz.sh links the same objects
 tools=ON tests=$build/tests/fa2_unit_tests
-halves=("api|autotune|interpreter|parallel|planning|reference" "core|examples|generator|operation|runtime|tests|tools")  # as long
+quarters=("api|reference" "autotune|interpreter|parallel|planning" "core|tools" "examples|generator|operation|runtime|tests")  # as long
 rooms=""
-[ "$tier" = all ] || rooms=$(printf '%s\n' "${halves[@]}" | bash scripts/part.sh 2)
+[ "$tier" = all ] || rooms=$(printf '%s\n' "${quarters[@]}" | bash scripts/part.sh 4)
 # These search configs of so many problems that they take minutes, and touch no memory that others do not.
 tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*,coverage:?a?pack?for?any?size*,cli?pack:?two?runs?and?two?shards*"
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
