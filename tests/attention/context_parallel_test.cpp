@@ -129,6 +129,15 @@ TEST_CASE("context parallel: two groups of a forward are not those of the backwa
   ShardedCase of = sharded_cases(70, 1)[0];
   of.problem.heads_q = 10, of.problem.heads_kv = 5;
   expect_gradients(of, {2, 2, false, 11});
+  Context context(untuned());
+  const GuardedBackward whole = whole_call(of);
+  for (const bool backward : {false, true}) {
+    const Outcome outcome = run_ranks(context, of, whole, zigzag(of, 2, 1), {2, 2}, backward);
+    for (const ContextParallelExplanation& e : outcome.explanations) {
+      CHECK(e.groups == 2);
+      CHECK(e.backward_groups == (backward ? 2 : 0));
+    }
+  }
 }
 
 TEST_CASE("context parallel: ranks without keys of others exchange nothing, and read their own tensors") {
