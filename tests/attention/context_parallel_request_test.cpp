@@ -35,6 +35,32 @@ std::vector<std::string> refusals(const std::function<void(Communicator&, Contex
   return found[0];
 }
 
+/// One of two ranks that share a causal sequence, and a call for its tokens.
+struct Rank {
+  Context& context;
+  const AttentionProblem& problem;
+  const ShardLayout& layout;
+  Communicator& own;
+  const ShardCall& call;
+
+  ContextParallelPlan plan(const ContextParallelOptions& options) const {
+    return context.context_parallel_plan(problem, layout, own, options);
+  }
+};
+
+void on_two_ranks(const std::function<void(const Rank&)>& run) {
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const ShardedCase of = sharded_cases(32, 1)[0];
+  const GuardedBackward whole = whole_call(of);
+  const ShardLayout layout = ShardLayout::zigzag(32, 2);
+  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
+    const ScopedContext on_rank(device_under_test());
+    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+    run({context, of.problem, layout, own, call});
+  });
+}
+
 AttentionProblem causal_problem(std::int64_t tokens) {
   return sharded_cases(tokens, 1)[0].problem;
 }
@@ -116,15 +142,9 @@ TEST_CASE("context parallel: a rank that asks for something else is named") {
 
 TEST_CASE("context parallel: wrong arguments are refused before anything is exchanged") {
   if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = sharded_cases(32, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const ShardLayout layout = ShardLayout::zigzag(32, 2);
-  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ContextParallelPlan plan = context.context_parallel_plan(of.problem, layout, own, {});
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
+  on_two_ranks([](const Rank& rank) {
+    const ShardCall& call = rank.call;
+    const ContextParallelPlan plan = rank.plan({});
     AttentionArgs wrong = call.forward();
     wrong.q = nullptr;
     CHECK_THROWS_AS(plan.run(wrong), InvalidRequest);
@@ -140,16 +160,9 @@ TEST_CASE("context parallel: wrong arguments are refused before anything is exch
 
 TEST_CASE("context parallel: both passes use the workspace that they are given") {
   if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = sharded_cases(32, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const ShardLayout layout = ShardLayout::zigzag(32, 2);
-  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    const ContextParallelPlan plan =
-        context.context_parallel_plan(of.problem, layout, own, {.gradients = Gradients{}});
+  on_two_ranks([](const Rank& rank) {
+    const ShardCall& call = rank.call;
+    const ContextParallelPlan plan = rank.plan({.gradients = Gradients{}});
     DeviceBuffer workspace(plan.workspace_bytes());
     REQUIRE(workspace.size() > 0);
     const auto expect_used = [&] {
@@ -171,25 +184,21 @@ TEST_CASE("context parallel: both passes use the workspace that they are given")
 
 TEST_CASE("context parallel: a call finds the plan that its communicator has, and makes none") {
   if (cannot_run()) return;
-  const ScopedContext current(device_under_test());
-  Context context(untuned());
-  const ShardedCase of = sharded_cases(32, 1)[0];
-  const GuardedBackward whole = whole_call(of);
-  const ShardLayout layout = ShardLayout::zigzag(32, 2);
-  ThreadGroup(2, rank_threads(true, 2)).run([&](Communicator& own) {
-    const ScopedContext on_rank(device_under_test());
-    const ShardCall call(whole, layout.ranks[static_cast<std::size_t>(own.rank())], guarded_bshd);
-    const auto attend = [&] { context.context_parallel_attention(of.problem, call.forward(), own); };
+  on_two_ranks([](const Rank& rank) {
+    const ShardCall& call = rank.call;
+    const auto attend = [&] {
+      rank.context.context_parallel_attention(rank.problem, call.forward(), rank.own);
+    };
     CHECK_THROWS_WITH_AS(attend(), doctest::Contains("there is no plan for"), Unavailable);
-    std::optional<ContextParallelPlan> plan = context.context_parallel_plan(
-        of.problem, layout, own, {.gradients = Gradients{.determinism = Determinism::bitwise}});
+    std::optional<ContextParallelPlan> plan =
+        rank.plan({.gradients = Gradients{.determinism = Determinism::bitwise}});
     plan->run(call.forward());
     const reference::Tensor out = call.out();
     attend();
     CHECK(call.out().values == out.values);
     plan->run_backward(call.backward({}));
     const reference::Tensor dk = call.dk();
-    context.context_parallel_attention_backward(of.problem, call.backward({}), own);
+    rank.context.context_parallel_attention_backward(rank.problem, call.backward({}), rank.own);
     CHECK(call.dk().values == dk.values);
     plan.reset();
     CHECK_THROWS_AS(attend(), Unavailable);
