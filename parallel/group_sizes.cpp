@@ -26,7 +26,7 @@ double tiles_per_sm(const AttentionProblem& p, std::int64_t queries, int sm_coun
 }  // namespace
 
 std::int64_t group_units(const AttentionProblem& p) {
-  return p.varlen || p.batch == 1 ? p.heads_kv : p.batch;
+  return !p.varlen && p.batch > 1 ? p.batch : p.heads_kv;
 }
 
 int group_count(const AttentionProblem& p, std::int64_t queries, std::int64_t bytes, int sm_count) {

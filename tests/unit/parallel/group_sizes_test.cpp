@@ -47,6 +47,12 @@ TEST_CASE(
   CHECK(forward_group_count(problem_of(4, 1), 1 << 20, 67 * kMegabyte, kSms) == 2);
 }
 
+TEST_CASE("group units: entries if there are several, else heads, also of an empty batch") {
+  CHECK(group_units(problem_of(3, 8)) == 3);
+  CHECK(group_units(problem_of(1, 8)) == 8);
+  CHECK(group_units(problem_of(0, 8)) == 8);
+}
+
 TEST_CASE("group sizes: nearly equal, but for a forward's two groups") {
   using Sizes = std::vector<std::int64_t>;
   CHECK(equal_sizes(8, 2) == Sizes{4, 4});
